@@ -31,9 +31,9 @@ from support.attack_results import impossible, measured
 from support.kafka_broker import Message
 from support.making import message as usual_message
 from support.making import policy_of, quasi, usual_policy
+from support.partition_tasks import RecordingSink as Sink
 from support.partition_tasks import partition_task
 from support.running import Stage
-from unit.kafka.test_partition_task import Sink
 
 pytestmark = pytest.mark.privacy
 

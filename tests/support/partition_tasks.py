@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from aiokafka import TopicPartition
 from shoal.formats import JsonDecoder
@@ -26,22 +28,33 @@ __all__ = ["START_MS", "RecordingSink", "partition_task", "task_of"]
 START_MS = 1_700_000_000_000
 
 
+@dataclass
 class RecordingSink(TransactionSink):
-    """Keeps the transactions and the states that are committed with them."""
+    """Keeps transactions, commits and their times; when its gate is open, ``errors`` are raised first, one a time."""
 
-    def __init__(self) -> None:
-        """Start without transactions."""
-        self.published: list[tuple[TransactionBatch, OffsetState]] = []
+    published: list[tuple[TransactionBatch, OffsetState]] = field(default_factory=list)
+    commits: list[CommittedState] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    is_closed: bool = False
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
     ) -> None:
         """Take a transaction."""
         assert at_ms > 0
-        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.commits.append(decode(metadata, "t", 0, committed_offset))
+        self.published.append((batch, self.commits[-1].state))
+        self.times.append(at_ms)
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Note it."""
+        self.is_closed = True
 
 
 def partition_task(

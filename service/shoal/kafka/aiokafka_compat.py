@@ -51,8 +51,7 @@ InvalidRecordError = kafka_errors.for_code(_INVALID_RECORD)
 and would report an unknown error, which looks as if it could pass. The class of the client, if it has one; otherwise
 that of a refused request, which no broker returns to a producer."""
 
-_NEW_FORMAT = 2
-"""First version of the record format that has headers."""
+_NEW_FORMAT = 2  # first version of the record format that has headers
 
 
 def tolerate_invalid_header_names() -> bool:

@@ -42,10 +42,8 @@ __all__ = [
 ]
 
 _ALL, _DESCRIBE = 1 << 2, 1 << 8
-_BITS: dict[Operation, int] = {"READ": 1 << 3, "WRITE": 1 << 4}
-"""Bits of Kafka's operations on a topic."""
-_TRANSACTION = 1
-"""Type of coordinator in Kafka's protocol."""
+_BITS: dict[Operation, int] = {"READ": 1 << 3, "WRITE": 1 << 4}  # bits of Kafka's operations on a topic
+_TRANSACTION = 1  # type of coordinator in Kafka's protocol
 
 Question: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -136,14 +134,12 @@ async def _configs(
     return found
 
 
-BATCH_BYTES = 1 << 20
-"""Largest batch, unless a topic accepts less."""
+BATCH_BYTES = 1 << 20  # largest batch, unless a topic accepts less
 
 OVERHEAD_BYTES = 1 << 14
 """Allowance for what is published besides unchanged fields and categories: numbers, names, the batch header."""
 
-COPY_BYTES = 8192
-"""Room for one message of the copy of the progress: the offset metadata, names, and the batch header."""
+COPY_BYTES = 8192  # room for one message of the copy of the progress: the offset metadata, names, and the batch header
 
 _COPY = ("kafka", "progress_copy")
 

@@ -68,8 +68,7 @@ __all__ = [
     "unfit_setting",
 ]
 
-MAX_NAMES = 8
-"""Most partitions that a message names for one text."""
+MAX_NAMES = 8  # most partitions that a message names for one text
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -157,8 +156,7 @@ def connection_timeout_ms(settings: KafkaSection) -> int:
     return int(max(SHORTEST_MS, min(LONGEST_MS, settings.patience_s * 1000 / address_count)))
 
 
-TELL_EVERY_S = 9.0
-"""Time between two lines (s): nothing is silent for ten seconds."""
+TELL_EVERY_S = 9.0  # time between two lines (s): nothing is silent for ten seconds
 
 log = logger("kafka")
 
@@ -185,8 +183,7 @@ async def _tell(event: str, fields: dict[str, object]) -> None:
         log.warning(event, **fields, since_s=round(time.monotonic() - began_s, 3))
 
 
-_HAS_EXPIRED = 10
-"""Code of OpenSSL for a certificate that has expired."""
+_HAS_EXPIRED = 10  # code of OpenSSL for a certificate that has expired
 
 
 def unfit_setting(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
@@ -303,8 +300,7 @@ def _inputs(settings: KafkaSection) -> list[str]:
 
 
 CLOSE_S = 2.0
-REFUSAL_MS = 5000
-"""Time limit of a request while it is found out why no client could start (ms)."""
+REFUSAL_MS = 5000  # time limit of a request while it is found out why no client could start (ms)
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
 

@@ -47,10 +47,8 @@ __all__ = [
     "secret_of",
 ]
 
-COMMAND_S = 30.0
-"""Time limit of the command that prints a token (s)."""
-REFRESH_SHARE = 0.8
-"""Share of the lifetime of a token after which the command runs again."""
+COMMAND_S = 30.0  # time limit of the command that prints a token (s)
+REFRESH_SHARE = 0.8  # share of the lifetime of a token after which the command runs again
 
 log = logger("kafka")
 
@@ -125,8 +123,7 @@ class _PrintedToken:
 
 
 _printed_tokens: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], _PrintedToken]]
-_printed_tokens = WeakKeyDictionary()
-"""The token of each command, by the event loop of the clients."""
+_printed_tokens = WeakKeyDictionary()  # the token of each command, by the event loop of the clients
 
 
 def _printed_token(command: tuple[str, ...]) -> _PrintedToken:
@@ -172,8 +169,7 @@ def _refresh_time_s(token: str) -> float:
 _FILES = (
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file"),
     *("sasl_username_file", "sasl_password_file"),
-)
-"""Settings whose files a client reads when it is built. (It reads a file with a token for each connection.)"""
+)  # settings whose files a client reads when it is built. (It reads a file with a token for each connection.)
 
 
 class UsedCredentials:
@@ -341,15 +337,12 @@ def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password
         yield FileFault(field, f"the file holds no private key {words}")
 
 
-PLAIN_WORD = "plain"
-"""Stands in the list of metadata keys for metadata without encryption."""
+PLAIN_WORD = "plain"  # stands in the list of metadata keys for metadata without encryption
 KEY_BYTES = 32
 MAX_FILE_BYTES = 1 << 16
-MIN_DISTINCT_BYTES = 8
-"""Fewest distinct bytes of a key; 32 random bytes have more."""
+MIN_DISTINCT_BYTES = 8  # fewest distinct bytes of a key; 32 random bytes have more
 
-MetadataKey: TypeAlias = bytes | None
-"""32 bytes, or None for plain text."""
+MetadataKey: TypeAlias = bytes | None  # 32 bytes, or None for plain text
 
 
 def metadata_keys(settings: KafkaSection) -> tuple[MetadataKey, ...]:

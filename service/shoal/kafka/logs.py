@@ -74,8 +74,7 @@ async def read_committed_records(
 
 
 READ_S = 5.0
-READ_RECORDS = 5_000
-"""Records per read; more than one gap needs, because an input with transactions has many gaps."""
+READ_RECORDS = 5_000  # records per read; more than one gap needs, because an input with transactions has many gaps
 
 
 @dataclass(slots=True)
@@ -140,8 +139,7 @@ async def first_record(settings: KafkaSection, tp: TopicPartition, offset: int) 
 
 LEADER_ANSWER_S = 2.5
 """Time limit of an answer (s). After two questions, two seconds apart, a partition is named: within ten seconds."""
-TELL_EVERY_S = 60.0
-"""Time between two warnings of the same partitions (s)."""
+TELL_EVERY_S = 60.0  # time between two warnings of the same partitions (s)
 
 log = logger("kafka")
 
@@ -185,13 +183,11 @@ class LeaderCheck:
     ) -> None:
         self._consumer, self._set_unreachable, self._renew = consumer, set_unreachable, renew
         self._ask_any, self._patience_s = ask_any, patience_s
-        self._unanswered: set[TopicPartition] = set()
-        """Of the last question."""
+        self._unanswered: set[TopicPartition] = set()  # of the last question
         self._away_since_s: dict[TopicPartition, float] = {}
         """Partitions that the log has named, and since when their leaders do not answer."""
         self._told_s = -math.inf
-        self.are_all_away = False
-        """Whether no leader answered the last question, although another broker did."""
+        self.are_all_away = False  # whether no leader answered the last question, although another broker did
         set_unreachable(0)
 
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
@@ -256,10 +252,8 @@ class LeaderCheck:
             )
 
 
-LOG_ENDS_ANSWER_S = 5.0
-"""Time limit of an answer (s)."""
-POLL_S = 1.0
-"""How often the ends are read (s); an idle task learns from them that it has all records."""
+LOG_ENDS_ANSWER_S = 5.0  # time limit of an answer (s)
+POLL_S = 1.0  # how often the ends are read (s); an idle task learns from them that it has all records
 VALID_S = 2 * POLL_S
 """Ends that were read earlier are not used: a flush must not depend on a leader that no longer answers. (A leader that
 has not answered for this time may still be there: on a busy machine, its answer waits for this process.)"""
@@ -280,8 +274,7 @@ class LogEnds:
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, _LogEnd] = {}
         self._added = asyncio.Event()
-        self._asked: set[TopicPartition] = set()
-        """Partitions whose last question is not answered yet."""
+        self._asked: set[TopicPartition] = set()  # partitions whose last question is not answered yet
         self._unanswered: set[TopicPartition] = set()
         self._limits: dict[TopicPartition, asyncio.Timeout] = {}
 

@@ -80,16 +80,13 @@ __all__ = [
     "zigzag",
 ]
 
-LIMIT_BYTES = 4096
-"""Broker default of ``offset.metadata.max.bytes``."""
+LIMIT_BYTES = 4096  # broker default of ``offset.metadata.max.bytes``
 
 UNLIMITED = 1 << 60
 
-PREFIX = "shoal1:"
-"""Prefix of metadata in plain text."""
+PREFIX = "shoal1:"  # prefix of metadata in plain text
 
-ENCRYPTED_PREFIX = "shoal1-aes:"
-"""Prefix of encrypted metadata."""
+ENCRYPTED_PREFIX = "shoal1-aes:"  # prefix of encrypted metadata
 
 MIN_BYTES, STEP_BYTES = 256, 64
 IDENTIFIER_BYTES, NONCE_BYTES = 4, 12
@@ -104,8 +101,7 @@ _VERSION = 4
 _FORMER_VERSIONS, _FORMER_NOTHING_LISTED = (2, 3), 1
 _NUMBERS, _POLICY, _BITMAP, _GAPS, _UNFINISHED, _FUTURE, _ADAPTIVE_STATE, _HANDED_OVER = range(1, 9)
 _PARTITION_COUNT, _OUTPUT_ROWS = 128, 129
-_OPTIONAL = 128
-"""A reader may ignore sections with this tag or a higher one."""
+_OPTIONAL = 128  # a reader may ignore sections with this tag or a higher one
 _KNOWN = frozenset((*range(1, 9), _PARTITION_COUNT, _OUTPUT_ROWS))
 
 _FINGERPRINT_BYTES, _CRC_BYTES, _NAME_BYTES, _NUMBER_COUNT = 8, 4, 4, 8
@@ -134,8 +130,7 @@ class OutputRows:
     first_offset: int
     """All of them are at this offset of the output or after it. Before it are rows of earlier commits alone."""
     count: int
-    name_checksum: int
-    """CRC-32 of the name of the output: these offsets mean nothing in another topic."""
+    name_checksum: int  # CRC-32 of the name of the output: these offsets mean nothing in another topic
 
     @classmethod
     def of(cls, output: str, first_offset: int, count: int) -> Self:
@@ -268,8 +263,7 @@ class MetadataCipher:
         return f"shoal progress\n{topic}\n{partition}\n{self.group}".encode()
 
 
-NO_ENCRYPTION = MetadataCipher()
-"""Metadata in plain text, for any group."""
+NO_ENCRYPTION = MetadataCipher()  # metadata in plain text, for any group
 
 
 def encode(commit: CommittedState, topic: str, partition: int) -> str:

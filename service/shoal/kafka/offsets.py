@@ -49,8 +49,7 @@ __all__ = [
     "log_truncated",
 ]
 
-Times = tuple[int, int, int]
-"""Broker timestamp, stream time before the record, and when this process read it (all ms)."""
+Times = tuple[int, int, int]  # broker timestamp, stream time before the record, and when this process read it (all ms)
 
 
 @dataclass(slots=True)
@@ -60,15 +59,11 @@ class UnfinishedClusters:
     Guarantee: an offset is in one cluster at most, and is released once, after every lower offset in a cluster.
     """
 
-    released_up_to: int = 0
-    """All members before this offset are released."""
-    _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """By their first offset, the offsets ascending."""
-    _first_of: dict[int, int] = field(default_factory=dict)
-    """First offset of the cluster of each member."""
+    released_up_to: int = 0  # all members before this offset are released
+    _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by their first offset, the offsets ascending
+    _first_of: dict[int, int] = field(default_factory=dict)  # first offset of the cluster of each member
     _times: dict[int, Times] = field(default_factory=dict)
-    _not_read_again: set[int] = field(default_factory=set)
-    """Restored members that were not read again yet."""
+    _not_read_again: set[int] = field(default_factory=set)  # restored members that were not read again yet
 
     @classmethod
     def restore(cls, clusters: Iterable[Sequence[int]], released_up_to: int) -> UnfinishedClusters:
@@ -159,8 +154,7 @@ later than ``latest_accepted_ms`` of the commit. Else they take positions in the
 MAX_REMEMBERED = 1024
 """Limit of what is remembered for later commits: of timestamps that are no longer in the future, and of the others."""
 
-NO_LIMIT_MS = 1 << 62
-"""A time (ms) after all timestamps."""
+NO_LIMIT_MS = 1 << 62  # a time (ms) after all timestamps
 
 
 @dataclass(slots=True)
@@ -173,8 +167,7 @@ class FutureTimestamps:
 
     restored: frozenset[int] = frozenset()
     latest_accepted_ms: int = NO_LIMIT_MS
-    _timestamps: dict[int, int] = field(default_factory=dict)
-    """Timestamps (ms) by offset."""
+    _timestamps: dict[int, int] = field(default_factory=dict)  # timestamps (ms) by offset
 
     def were_rejected(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
         """Return which of these completed offsets, shape (n,), were rejected before a restart."""
@@ -208,8 +201,7 @@ class FutureTimestamps:
         return passed
 
 
-UNKNOWN = -1
-"""Timestamp of a record that was not read again yet."""
+UNKNOWN = -1  # timestamp of a record that was not read again yet
 
 
 class RecordTimes(NamedTuple):
@@ -255,8 +247,8 @@ def log_truncated(partition_name: str, reason: str) -> ProgressError:
     """Return the error for committed offsets that belong to another log."""
     return ProgressError(
         f"{partition_name}: {reason}. The topic was recreated, or its log was truncated. Releasing from here could "
-        "publish records twice. Use another group and an empty output, or start with --skip-to-end to continue at "
-        "the end and count the skipped offsets",
+        "publish records twice. Use another group and an empty output, or start with --skip-to-end to continue at the "
+        "end and count the skipped offsets",
         _OF_ANOTHER_LOG,
     )
 
@@ -270,32 +262,25 @@ def contradicted(partition_name: str, reference: ReferenceRecord) -> ProgressErr
 class OffsetState:
     """What one commit says."""
 
-    committed_offset: int
-    """All offsets before it are completed."""
-    next_offset: int
-    """First unread offset."""
-    incomplete: tuple[int, ...] = ()
-    """Ascending."""
+    committed_offset: int  # all offsets before it are completed
+    next_offset: int  # first unread offset
+    incomplete: tuple[int, ...] = ()  # ascending
     future_timestamped: tuple[int, ...] = ()
     """At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one of valid records that were rejected for a
     timestamp in the future: they took no position in the stream."""
-    stream_time: int = -1
-    """Stream time (ms) just before the record at the committed offset."""
-    next_cluster_number: int = 0
-    """The count of clusters decided so far."""
+    stream_time: int = -1  # stream time (ms) just before the record at the committed offset
+    next_cluster_number: int = 0  # the count of clusters decided so far
     flush_at_offset: int | None = None
     """The task flushes before it processes this offset: all incomplete records are released or suppressed. The clock or
     the operator triggers a flush, so its decision is committed first. None if none is pending."""
     reference: ReferenceRecord | None = None
     """The record at the committed offset, or the last record read if none is incomplete."""
-    released_from: int = 0
-    """The group released no record before this offset; 0 if that is not known."""
+    released_from: int = 0  # the group released no record before this offset; 0 if that is not known
     adaptive_state: bytes = b""
     """What later decisions take from earlier ones (`AdaptiveState`); empty where the policy keeps nothing."""
     unfinished_clusters: tuple[tuple[int, ...], ...] = ()
     """Clusters of which at least one record is not released, by their first offset; ascending in each."""
-    released_up_to: int = 0
-    """Members of unfinished clusters before this offset are released; 0 where there are none."""
+    released_up_to: int = 0  # members of unfinished clusters before this offset are released; 0 where there are none
     handed_over_uncommitted: bool = False
     """Clusters that are decided after this commit may have been handed over to a listener."""
 
@@ -365,8 +350,6 @@ class OffsetTracker:
             _last_read=state.reference,
         )
 
-    # ------------------------------------------------------------------ read the state
-
     @property
     def offset_to_commit(self) -> int:
         """Offset to commit now: the oldest that a restart must read again, or the next one to read."""
@@ -408,8 +391,6 @@ class OffsetTracker:
                 break
             lost.append(offset)
         return lost
-
-    # ------------------------------------------------------------------ change the state
 
     def mark_read(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int

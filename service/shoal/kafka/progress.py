@@ -98,15 +98,15 @@ async def _compare(client: AIOKafkaAdminClient, copy: ProgressCopy) -> tuple[Off
     offset, commit = await _fetch_copy(copy)
     found = await fetch_committed(client, copy.settings, copy.partition)
     word = _word(copy, commit, found)
-    if word == _WORDS[Order.NEWER]:
+    if word == Order.NEWER.value:
         found = await fetch_committed_again(client, copy.settings, copy.partition)
-        has_passed = _word(copy, commit, found) == _WORDS[Order.OLDER]
-    elif word == _WORDS[Order.OLDER]:
+        has_passed = _word(copy, commit, found) == Order.OLDER.value
+    elif word == Order.OLDER.value:
         offset, commit = await _fetch_copy(copy)
-        has_passed = _word(copy, commit, found) == _WORDS[Order.NEWER]
+        has_passed = _word(copy, commit, found) == Order.NEWER.value
     else:
         return found, offset, word
-    return found, offset, _WORDS[Order.SAME] if has_passed else _word(copy, commit, found)
+    return found, offset, Order.SAME.value if has_passed else _word(copy, commit, found)
 
 
 async def _fetch_copy(copy: ProgressCopy) -> tuple[int | None, CommittedState | str]:
@@ -133,12 +133,12 @@ def _word(copy: ProgressCopy, commit: CommittedState | str, found: OffsetAndMeta
     if isinstance(commit, str):
         return commit
     if found is None:
-        return _WORDS[Order.NEWER]
+        return Order.NEWER.value
     try:
         of_group = decode_committed(found, copy.settings, copy.partition, copy.cipher)
     except InputError:
         return "not comparable"
-    return _WORDS[order_of(commit, of_group)]
+    return order_of(commit, of_group).value
 
 
 def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
@@ -146,14 +146,6 @@ def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
     if not (commit.state.adaptive_state and commit.has_policy(policy.fingerprint)):
         return {}
     return AdaptiveState.from_bytes(commit.state.adaptive_state, policy).as_dict(policy)
-
-
-_WORDS = {
-    Order.SAME: "same",
-    Order.NEWER: "newer",
-    Order.OLDER: "older",
-    Order.CONTRADICTS: "contradicts the group",
-}
 
 
 async def input_partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:

@@ -16,7 +16,7 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import Enum
 from typing import Self
 
 import msgspec
@@ -49,10 +49,8 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_end: int | None
     """Offset in the output after this transaction and its control record; None if there is no output, or if that was
     not known."""
-    topic_id: str
-    """Id of the input (hex); empty if the broker gives none."""
-    tag: str
-    """See `MetadataCipher.tag`."""
+    topic_id: str  # id of the input (hex); empty if the broker gives none
+    tag: str  # see `MetadataCipher.tag`
 
     def tagged_bytes(self) -> bytes:
         """Return what the tag covers."""
@@ -191,12 +189,12 @@ class ProgressCopy:
 
 
 class Order(Enum):
-    """How the commit in the copy compares with that of the group."""
+    """How the commit in the copy compares with that of the group; the value is the word of `shoal progress`."""
 
-    SAME = auto()
-    NEWER = auto()
-    OLDER = auto()
-    CONTRADICTS = auto()
+    SAME = "same"
+    NEWER = "newer"
+    OLDER = "older"
+    CONTRADICTS = "contradicts the group"
 
 
 def order_of(copied: CommittedState, of_group: CommittedState) -> Order:

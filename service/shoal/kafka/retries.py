@@ -198,8 +198,7 @@ async def run_with_retries(
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-_random: Callable[[], float] = random.random
-"""Returns numbers between 0 and 1; tests replace it."""
+_random: Callable[[], float] = random.random  # returns numbers between 0 and 1; tests replace it
 
 
 def jittered(mean_s: float) -> float:
@@ -248,8 +247,7 @@ async def _stop(running: Sequence[asyncio.Task[object]]) -> None:
             raise error
 
 
-EXIT_S = 5.0
-"""How long the end of the process waits for a thread that was told to stop (s)."""
+EXIT_S = 5.0  # how long the end of the process waits for a thread that was told to stop (s)
 
 
 async def in_daemon_thread(

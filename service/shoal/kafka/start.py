@@ -117,18 +117,14 @@ class StartOptions:
 class PartitionStart:
     """Where a partition begins."""
 
-    commit: CommittedState
-    """The commit from which to continue."""
+    commit: CommittedState  # the commit from which to continue
     log_start: int
-    log_end: int
-    """End of the committed part of the log (exclusive)."""
+    log_end: int  # end of the committed part of the log (exclusive)
     skipped_count: int | None = None
     """Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
     log if the committed offset does not belong to it. None without a skip."""
-    is_first: bool = False
-    """There was no commit before, and no record was published."""
-    has_new_policy: bool = False
-    """The commit that was found is of another policy."""
+    is_first: bool = False  # there was no commit before, and no record was published
+    has_new_policy: bool = False  # the commit that was found is of another policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,12 +371,10 @@ def check_policy_change(commit: CommittedState, fingerprint: str, partition_name
         )
 
 
-MAX_REQUESTS = 20
-"""After more repeats than this, one answer is accepted, even if it differs from the one before."""
+MAX_REQUESTS = 20  # after more repeats than this, one answer is accepted, even if it differs from the one before
 POLL_S = 0.1
 COORDINATOR_TIMEOUT_S = 5.0
-RECHECK_DELAY_S = 1.0
-"""Mean pause (s) before a commit that may be an older one is read again."""
+RECHECK_DELAY_S = 1.0  # mean pause (s) before a commit that may be an older one is read again
 
 
 async def fetch_committed(
@@ -656,12 +650,10 @@ def decode_committed(
 
 
 SEARCHING = "reading whether records of an input partition were published before"
-TOLD_EVERY_S = 10.0
-"""Time (s) between two lines of the log that say how far a search is."""
+TOLD_EVERY_S = 10.0  # time (s) between two lines of the log that say how far a search is
 
 
-APPEND_TIME = 1
-"""Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
+APPEND_TIME = 1  # timestamp type of a topic with ``message.timestamp.type=LogAppendTime``
 
 
 async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:

@@ -47,8 +47,7 @@ MAX_AHEAD_MS = 3_600_000
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as rejected without the field at fault, so that they cost no time."""
 
-TOLD_EVERY_MS = 10_000
-"""Time (ms) between two lines of the log that say how many records were rejected as dated ahead."""
+TOLD_EVERY_MS = 10_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
 
 DATED_AHEAD = RecordFault("dated more than an hour ahead")
 NO_VALUE = RecordFault("no value")
@@ -126,7 +125,9 @@ class PartitionTask:
         self._reader = PartitionReader(tp, context, self._pipeline, state, counts)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
-        self._is_closed = self._is_drained = self._has_unconfirmed_rejection = False
+        self._is_closed = self._has_unconfirmed_rejection = False
+        self.is_drained = False
+        """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
 
     @property
     def position(self) -> int:
@@ -158,11 +159,6 @@ class PartitionTask:
         return None if oldest is None else self._context.monotonic_clock() - oldest.read_ms / 1000
 
     @property
-    def is_drained(self) -> bool:
-        """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
-        return self._is_drained
-
-    @property
     def is_full(self) -> bool:
         """Whether reading should pause until a transaction ends.
 
@@ -182,8 +178,6 @@ class PartitionTask:
         """Move the consumer position back, before the first message; see `PartitionReader.restore`."""
         return self._reader.restore(log_start)
 
-    # ------------------------------------------------------------------ messages
-
     async def process(self, messages: Sequence[Message]) -> None:
         """Take messages in the order of the log. Messages below `position` are ignored.
 
@@ -191,7 +185,7 @@ class PartitionTask:
         and `GuaranteeError` if the messages are out of order or an invariant does not hold.
         """
         async with self._lock:
-            if self._is_closed or self._is_drained:
+            if self._is_closed or self.is_drained:
                 return
             new, start = self._reader.new_messages(messages), 0
             while start < len(new) and not self._is_closed:
@@ -302,8 +296,6 @@ class PartitionTask:
         else:
             await self._collector.recommit_as_handed_over()
 
-    # ------------------------------------------------------------------ commits and flushes
-
     @property
     def _can_commit(self) -> bool:
         """Whether all messages up to the restored commit were read: a commit lists rejected future timestamps."""
@@ -344,7 +336,7 @@ class PartitionTask:
         async with self._lock:
             if self._is_closed:
                 return
-            if delivered_up_to is not None and not self._is_drained:
+            if delivered_up_to is not None and not self.is_drained:
                 self._advance_position(delivered_up_to)
             self._collector.check()
             at_end = log_end is not None and 0 <= log_end <= self.position
@@ -376,7 +368,7 @@ class PartitionTask:
         With ``flush`` all incomplete records are released or suppressed first, and the task takes no more messages.
         """
         async with self._lock:
-            if self._is_closed or self._is_drained or self.tracker.is_restoring:
+            if self._is_closed or self.is_drained or self.tracker.is_restoring:
                 return
             if flush:
                 await self._flush()
@@ -384,7 +376,7 @@ class PartitionTask:
                 return
             if self._has_uncommitted_state or self._collector.is_busy:
                 await self._commit()
-            self._is_drained = flush and not self._is_closed
+            self.is_drained = flush and not self._is_closed
 
     def _pack_commit(self) -> None:
         """Do steps 1 to 3 of a commit; the other steps follow in the background."""
@@ -418,9 +410,11 @@ class PartitionTask:
                 has_read_all = self.tracker.next_offset >= self._handed_over_until
                 if self._hand_over is not None and not self._is_handing_over and has_read_all:
                     self._may_have_handed_over = False  # the last commit covers every cluster that was handed over
-                has_flag_changed = self._collector.may_have_handed_over != self._may_have_handed_over
+                has_flag_changed = (
+                    self._collector.last_packed.state.handed_over_uncommitted != self._may_have_handed_over
+                )
                 # A worker that reads held records again must find them in the commit, to count them once.
-                has_read_more = self.tracker.next_offset > self._collector.packed_next_offset
+                has_read_more = self.tracker.next_offset > self._collector.last_packed.state.next_offset
                 has_more = self._collector.has_unpacked or self._collector.is_busy or has_flag_changed or has_read_more
                 if commit and has_more and self._can_commit:
                     await self._commit()
@@ -468,8 +462,7 @@ class PartitionReader:
         self._name = f"{tp.topic}-{tp.partition}"
         self._pipeline, self._counts = pipeline, counts
         self._has_taxonomy = any(attribute.taxonomy is not None for attribute in pipeline.policy.clustered)
-        self.position = state.committed_offset
-        """Offset from which the next message is taken."""
+        self.position = state.committed_offset  # offset from which the next message is taken
         self._begin, self._released_from = state.committed_offset, state.released_from
         self._reference, self._restored_until = state.reference, state.next_offset
         self._untold_ahead_count, self._told_ahead_ms = 0, -TOLD_EVERY_MS
@@ -587,24 +580,16 @@ class Classification:
 
     offsets: Int64Vector
     timestamps: Int64Vector
-    is_open: BoolVector
-    """Shape (n,): whether the offset of each message is unread or incomplete."""
-    is_unread: BoolVector
-    """Shape (n,): whether each message is unread and not dropped."""
-    stream_times: Int64Vector
-    """Shape (n,): stream time just before each message."""
-    stream_time: int
-    """Stream time after the block."""
-    chosen: BoolVector
-    """Which of the accepted records of the block are pushed."""
+    is_open: BoolVector  # shape (n,): whether the offset of each message is unread or incomplete
+    is_unread: BoolVector  # shape (n,): whether each message is unread and not dropped
+    stream_times: Int64Vector  # shape (n,): stream time just before each message
+    stream_time: int  # stream time after the block
+    chosen: BoolVector  # which of the accepted records of the block are pushed
     is_undecided: BoolVector
     """Shape (pushed,): false for a record that was completed before a restart: it only takes its position."""
-    expiry_keys: Int64Matrix
-    """Shape (pushed, 2): stream time and offset of each pushed record."""
-    rejections: list[Rejection]
-    """Open messages that are not pushed and not dropped, in order."""
-    dropped: list[tuple[int, DropReason]]
-    """Offsets of the open messages that are dropped, and why; in order."""
+    expiry_keys: Int64Matrix  # shape (pushed, 2): stream time and offset of each pushed record
+    rejections: list[Rejection]  # open messages that are not pushed and not dropped, in order
+    dropped: list[tuple[int, DropReason]]  # offsets of the open messages that are dropped, and why; in order
     known_future: BoolVector
     """Shape (n,): completed messages that were rejected before a restart for a timestamp in the future."""
 

@@ -228,8 +228,7 @@ def input_name(topic: str, inputs: Collection[str]) -> str:
     return f"input {topic}" if len(inputs) > 1 else "the input"
 
 
-WATCH_S = 5.0
-"""Time between two requests for the states of the topics (s)."""
+WATCH_S = 5.0  # time between two requests for the states of the topics (s)
 
 
 async def watch_topics(client: AIOKafkaAdminClient, inputs: Collection[str], counts: Mapping[str, int]) -> None:

@@ -386,11 +386,9 @@ NOT_KNOWN = "it is not known whether a transaction was committed: what became of
 class _SentTransaction(NamedTuple):
     """A transaction of which it is not known whether it was committed. It holds no row."""
 
-    before: CommittedState
-    """The commit before it."""
+    before: CommittedState  # the commit before it
     commit: CommittedState
-    outcomes: Counter[tuple[str, str]]
-    """Numbers of records and dropped messages, by outcome and reason."""
+    outcomes: Counter[tuple[str, str]]  # numbers of records and dropped messages, by outcome and reason
     cluster_count: int
     stats: list[ClusterFigures]
 
@@ -425,8 +423,7 @@ class PartitionCounts:
 
     topic: str
     partition: int
-    read_until: int = 0
-    """What was read before this offset is counted as read."""
+    read_until: int = 0  # what was read before this offset is counted as read
     _sent: _SentTransaction | None = None
 
     @property
@@ -531,8 +528,7 @@ class ClusterListener:
     on_decided: Callable[[int, DecidedCluster], Awaitable[bool]] | None = None
     on_committed: Callable[[int, Sequence[DecidedCluster]], None] | None = None
     """Receives the clusters of each committed transaction; it must not wait."""
-    is_full: Callable[[], bool] = lambda: False
-    """Whether the listener is so far behind that reading should pause."""
+    is_full: Callable[[], bool] = lambda: False  # whether the listener is so far behind that reading should pause
 
 
 NO_LISTENER = ClusterListener()
@@ -570,14 +566,15 @@ class RecordCollector:
         self._tp, self._sink, self._counts = tp, sink, counts
         self._metrics, self._cipher, self._on_committed = context.metrics, context.cipher, context.listener.on_committed
         self._wall_clock, self._interval_s = context.wall_clock, context.commit_interval_s
-        self._last_packed = self._last_committed = last_commit
+        self.last_packed = self._last_committed = last_commit
         self._packed_at_s = self._wall_clock()
         """When a transaction was last packed (s); at first, when the collector was made."""
         self.confirmed_at_s = 0.0
         """When the last committed transaction was sent (s): until then no other worker owned the partition."""
         self._batch = TransactionBatch()
         self._pending: deque[tuple[TransactionBatch, CommittedState]] = deque()
-        self._sending: asyncio.Task[None] | None = None
+        self.sending: asyncio.Task[None] | None = None
+        """The transactions that are being sent, for callers that wait for their end."""
         self._most_bytes = FIRST_BYTES
 
     @property
@@ -593,12 +590,7 @@ class RecordCollector:
     @property
     def is_busy(self) -> bool:
         """Whether a transaction is being sent."""
-        return self._sending is not None
-
-    @property
-    def sending(self) -> asyncio.Task[None] | None:
-        """The transactions that are being sent, for callers that wait for their end; None if there is none."""
-        return self._sending
+        return self.sending is not None
 
     @property
     def is_full(self) -> bool:
@@ -608,16 +600,6 @@ class RecordCollector:
         size = sum(batch.size_bytes for batch in batches)
         is_large = size >= FULL_BYTES or self._batch.size_bytes >= self._most_bytes
         return is_large or rows >= FULL_ROWS or len(self._pending) >= FULL_TRANSACTIONS
-
-    @property
-    def may_have_handed_over(self) -> bool:
-        """Whether the state packed last says that clusters decided after it may have been handed over."""
-        return self._last_packed.state.handed_over_uncommitted
-
-    @property
-    def packed_next_offset(self) -> int:
-        """First unread offset of the state packed last."""
-        return self._last_packed.state.next_offset
 
     def add(self, decisions: BlockDecisions, waited_s: Float64Vector) -> None:
         """Add decided clusters and the released rows; ``waited_s`` is how long each of their records waited (s)."""
@@ -652,43 +634,43 @@ class RecordCollector:
         """
         self.check()
         self._packed_at_s = self._wall_clock()
-        self._last_packed = commit_at(max(self._last_packed.at_ms, round(self._packed_at_s * 1000)))
-        self._pending.append((self._batch, self._last_packed))
+        self.last_packed = commit_at(max(self.last_packed.at_ms, round(self._packed_at_s * 1000)))
+        self._pending.append((self._batch, self.last_packed))
         self._batch = TransactionBatch()
         self._send_in_background()
 
     async def recommit_as_handed_over(self) -> None:
         """Commit the last state with ``handed_over_uncommitted``; fails if another worker owns the partition."""
         self.check()
-        self._last_packed = replace(
-            self._last_packed, state=replace(self._last_packed.state, handed_over_uncommitted=True)
+        self.last_packed = replace(
+            self.last_packed, state=replace(self.last_packed.state, handed_over_uncommitted=True)
         )
-        self._pending.append((TransactionBatch(), self._last_packed))
+        self._pending.append((TransactionBatch(), self.last_packed))
         self._send_in_background()
         await self.wait_until_committed()
 
     def check(self) -> None:
         """Raise the error of a transaction that failed in the background."""
-        if self._sending is not None and self._sending.done():
-            self._sending.result()
-            self._sending = None
+        if self.sending is not None and self.sending.done():
+            self.sending.result()
+            self.sending = None
 
     async def wait_until_committed(self) -> None:
         """Wait until everything that was packed is committed."""
-        if self._sending is not None:
-            await self._sending
+        if self.sending is not None:
+            await self.sending
         self.check()
 
     async def cancel(self) -> None:
         """Send nothing more, and cancel the transaction that is being sent."""
         self._pending.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait([self._sending])
+        if self.sending is not None:
+            self.sending.cancel()
+            await asyncio.wait([self.sending])
 
     def _send_in_background(self) -> None:
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send_all())
+        if self.sending is None:
+            self.sending = asyncio.create_task(self._send_all())
 
     async def _send_all(self) -> None:
         while self._pending:

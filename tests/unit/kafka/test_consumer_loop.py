@@ -145,7 +145,8 @@ class Reading:
         self.tasks = {tp: self.task(tp, sink, commit) for tp, sink in ((SLOW, self.slow), (QUICK, self.quick))}
         loop._tasks._tasks.update(self.tasks)
         self.consumer: Any = Consumer()
-        self.background = asyncio.create_task(loop._read(self.consumer))
+        loop._consumer = self.consumer
+        self.background = asyncio.create_task(loop._read())
 
     def task(self, tp: TopicPartition, sink: Sink, commit: CommittedState) -> PartitionTask:
         decoder, metrics, now = JsonDecoder(POLICY), self._metrics, self._now
@@ -228,7 +229,7 @@ async def test_a_partition_that_is_revoked_during_its_flush_is_closed_after_it_a
     reading = Reading()
     await reading.begin_flush()
     reading.consumer.add(SLOW, 3)
-    revoking = asyncio.create_task(reading.loop.on_revoked([SLOW]))
+    revoking = asyncio.create_task(reading.loop.on_partitions_revoked([SLOW]))
     reading.consumer.add(QUICK, 1)
     await reading.until(lambda: reading.tasks[QUICK].waiting_count == 1)
     assert not revoking.done()

@@ -138,7 +138,8 @@ class Loop:
 
     def feed(self) -> None:
         gap_reader: Any = self.gap_reader
-        self.fed = asyncio.create_task(self.loop._feed_all(gap_reader))
+        self.loop._gap_reader = gap_reader
+        self.fed = asyncio.create_task(self.loop._feed_all())
 
     async def ended(self) -> None:
         self.loop._ending.set()
@@ -301,9 +302,8 @@ class Manager:
 def opening(loop: Loop, manager: Manager, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[None]:
     monkeypatch.setattr(opening_module, "backoff_s", lambda failures: 0.01 * (failures + 1))
     monkeypatch.setattr(loop.loop._tasks, "open", manager.open)
-    clients: Any = SimpleNamespace(admin=None, opener=None)
-    credentials: Any = SimpleNamespace(renew=lambda: None)
-    return asyncio.create_task(loop.loop._open_all(clients, credentials))
+    loop.loop._openers = (None, None)
+    return asyncio.create_task(loop.loop._open_all())
 
 
 @pytest.mark.parametrize("away", [{SECOND}, {FIRST, SECOND}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,15 +15,15 @@ from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
 from shoal.kafka import task as partition_reader
 from shoal.kafka import transactions as outgoing
-from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
 from support import making
 from support.making import SUBJECT, quasi, unchanged_field
+from support.partition_tasks import RecordingSink as Sink
 from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
@@ -41,31 +41,6 @@ class Message:
     timestamp: int = START_MS
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-@dataclass
-class Sink(TransactionSink):
-    """Remembers what was published; `errors` are raised first, one a time."""
-
-    published: list[tuple[TransactionBatch, OffsetState]] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    errors: list[Exception] = field(default_factory=list)
-    gate: asyncio.Event | None = None
-    is_closed: bool = False
-
-    async def publish_and_commit(
-        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
-    ) -> None:
-        assert at_ms > 0
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.errors:
-            raise self.errors.pop(0)
-        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
-        self.times.append(at_ms)
-
-    async def close(self) -> None:
-        self.is_closed = True
 
 
 class Clock:
@@ -291,7 +266,7 @@ async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_b
     assert [len(batch.rows) > 0 for batch, _ in sink.published] == [True]
     assert sink.times == [START_MS + dated_ahead_ms]
     # The time of the commit does not go back: a restart knows by it which records were rejected.
-    assert task._collector._last_packed.at_ms == START_MS + ahead_ms
+    assert task._collector.last_packed.at_ms == START_MS + ahead_ms
 
 
 async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number(
@@ -610,7 +585,9 @@ async def test_a_restart_counts_its_quota_window_again() -> None:
 @pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
 async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
     task = task_of(
-        policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, released_from=origin)
+        policy_of(privacy=LIMITED),
+        Sink(),
+        OffsetState(committed_offset=6, next_offset=6, released_from=origin),
     )
     assert task.restore(low) is found
     assert task.position == low

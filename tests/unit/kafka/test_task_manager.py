@@ -329,7 +329,12 @@ class Opening:
         options = StartOptions(drain=drains)
         context = WorkerContext(policy, LOOP_SETTINGS, self.metrics, health, options, NO_ENCRYPTION)
         self.loop = ConsumerLoop(context, BrokerLiveness(health, patience_s), asyncio.Event())
-        self.loop.on_assigned([FIRST, SECOND], UNUSED, cast("Any", self.consumer))
+        self.loop._consumer = self.consumer
+        self.loop._admin_client = UNUSED
+
+    async def begin(self) -> Opening:
+        await self.loop.on_partitions_assigned([FIRST, SECOND])
+        return self
 
     async def _open(self, tp: TopicPartition, *_: object) -> object:
         self.attempts.append(tp)
@@ -337,6 +342,10 @@ class Opening:
             raise self.errors[tp]
 
         return LoopTask()
+
+    async def end(self) -> None:
+        self.loop._consumer = Stopped()
+        await self.loop._leave(commit=False)
 
     @property
     def gauge(self) -> float | None:
@@ -355,7 +364,7 @@ class Opening:
 async def test_a_partition_that_cannot_be_opened_now_is_opened_later_by_the_same_loop(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    opening = Opening(monkeypatch, {SECOND: error})
+    opening = await Opening(monkeypatch, {SECOND: error}).begin()
     await wait_until(lambda: opening.attempts.count(SECOND) >= 4)
     assert (opening.attempts.count(FIRST), list(opening.loop._tasks), opening.gauge) == (1, [FIRST], 1)
     assert (opening.consumer.positions, opening.consumer.paused) == ({FIRST: 3, SECOND: 0}, {SECOND})
@@ -366,7 +375,9 @@ async def test_a_partition_that_cannot_be_opened_now_is_opened_later_by_the_same
 
 
 async def test_a_worker_waits_for_the_leaders_of_all_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = Opening(monkeypatch, {FIRST: leader_away(FIRST), SECOND: leader_away(SECOND)}, patience_s=0.3)
+    opening = await Opening(
+        monkeypatch, {FIRST: leader_away(FIRST), SECOND: leader_away(SECOND)}, patience_s=0.3
+    ).begin()
     await asyncio.sleep(0.5)  # longer than its patience
     assert (opening.loop._failed.is_set(), list(opening.loop._tasks)) == (False, [])
     opening.errors.clear()
@@ -374,7 +385,7 @@ async def test_a_worker_waits_for_the_leaders_of_all_its_partitions(monkeypatch:
 
 
 async def test_a_drain_waits_for_a_leader_as_long_as_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = Opening(monkeypatch, {SECOND: leader_away(SECOND)}, patience_s=0.3, drains=True)
+    opening = await Opening(monkeypatch, {SECOND: leader_away(SECOND)}, patience_s=0.3, drains=True).begin()
     await wait_until(opening.loop._failed.is_set)
     error = opening.loop._failure
     words = (
@@ -385,14 +396,16 @@ async def test_a_drain_waits_for_a_leader_as_long_as_its_patience(monkeypatch: p
 
 
 async def test_transactions_that_cannot_begin_end_a_worker_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = Opening(monkeypatch, {SECOND: NotYetError("in-1: not begun", waited_s=0.01)}, patience_s=0.3)
+    opening = await Opening(
+        monkeypatch, {SECOND: NotYetError("in-1: not begun", waited_s=0.01)}, patience_s=0.3
+    ).begin()
     await wait_until(opening.loop._failed.is_set)
     error = opening.loop._failure
     assert (str(error), type(error)) == ("in-1: not begun; giving up after 0 s (kafka.patience_s)", BrokerError)
 
 
 async def test_a_partition_of_another_owner_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = Opening(monkeypatch, {FIRST: leader_away(FIRST), SECOND: FencedError("another worker")})
+    opening = await Opening(monkeypatch, {FIRST: leader_away(FIRST), SECOND: FencedError("another worker")}).begin()
     await wait_until(opening.loop._failed.is_set)
     assert (str(opening.loop._failure), opening.attempts) == ("another worker", [FIRST, SECOND])
 
@@ -402,13 +415,13 @@ async def test_no_partition_is_opening_when_they_are_revoked_or_the_loop_ends(
     monkeypatch: pytest.MonkeyPatch,
     ends: bool,  # noqa: FBT001
 ) -> None:
-    opening = Opening(monkeypatch, {FIRST: leader_away(FIRST), SECOND: leader_away(SECOND)})
+    opening = await Opening(monkeypatch, {FIRST: leader_away(FIRST), SECOND: leader_away(SECOND)}).begin()
     await wait_until(lambda: len(opening.attempts) >= 4)
     assert opening.gauge == 2
     if ends:
-        await opening.loop._leave(cast("Any", Stopped()), commit=False)
+        await opening.end()
     else:
-        await opening.loop.on_revoked([FIRST, SECOND])
+        await opening.loop.on_partitions_revoked([FIRST, SECOND])
     attempts = len(opening.attempts)
     await asyncio.sleep(0.05)
     assert (opening.gauge, len(opening.attempts)) == (0, attempts)
@@ -435,12 +448,12 @@ class Leaders:
 
 
 async def test_the_leaders_of_drained_partitions_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening, leaders = Opening(monkeypatch, {}), Leaders()
+    opening, leaders = await Opening(monkeypatch, {}).begin(), Leaders()
     await wait_until(lambda: len(list(opening.loop._tasks)) == 2)
     opening.loop._tasks._tasks[FIRST] = cast("Any", LoopTask(is_drained=True))
     await opening.loop._tasks.ask_leaders(cast("Any", leaders))
     assert (leaders.asked, opening.loop._health.leaders_away) == ([[SECOND]], True)
-    await opening.loop._leave(cast("Any", Stopped()), commit=False)
+    await opening.end()
     assert not opening.loop._health.leaders_away
 
 
