@@ -65,6 +65,9 @@ __all__ = [
 
 log = logger("kafka")
 
+IMPORT = "'shoal progress POLICY --import FILE'"
+SKIP = "start with --skip-to-end to continue at the end and count the skipped offsets"
+
 
 @dataclass(slots=True)
 class UnconfirmedSkips:
@@ -221,9 +224,8 @@ async def _check_commit(context: PartitionContext, commit: CommittedState, log_s
         raise InputError(
             f"{partition_name}: {settings.output}-{tp.partition} holds records that were published after the commit (a "
             "second group over the same topics? committed offsets reset by another tool? an old export imported?). "
-            "Continuing would publish them a second time. Stop the other group, import the latest export with 'shoal "
-            "progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped "
-            "offsets"
+            "Continuing would publish them a second time. Stop the other group, import the latest export with "
+            f"{IMPORT}, or {SKIP}"
         )
     return output_end
 
@@ -312,8 +314,8 @@ def _chosen_offset(context: PartitionContext, log_start: int, log_end: int, know
     if reset is None:
         raise InputError(
             f"{settings.input}-{partition}: group {settings.group} has no committed offset. Say where to begin with "
-            "--from earliest or --from latest (in an app: start=), or import committed offsets with "
-            "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
+            f"--from earliest or --from latest (in an app: start=), or import committed offsets with {IMPORT}, or "
+            "start with --skip-to-end (skip_to_end=True)"
         )
     offset = log_start if reset == "earliest" else log_end
     if known_count == 0:
@@ -327,8 +329,7 @@ def check_log(state: OffsetState, partition_name: str, log_start: int, log_end: 
     if log_start > state.committed_offset:
         raise InputError(
             f"{partition_name}: the log begins at {log_start}, after the committed offset {state.committed_offset}. "
-            "Records that were never published are no longer retained. Lengthen the retention of the topic, and start "
-            "with --skip-to-end to continue at the end and count the skipped offsets"
+            f"Records that were never published are no longer retained. Lengthen the retention of the topic, and {SKIP}"
         )
     if log_end < state.next_offset:
         raise log_truncated(
@@ -366,8 +367,7 @@ def check_policy_change(commit: CommittedState, fingerprint: str, partition_name
         raise InputError(
             f"{partition_name}: the policy has changed while a Faust stage may have received clusters that are not "
             "committed (its worker was killed). The new policy could release the same records in different clusters. "
-            "Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or start with "
-            "--skip-to-end to continue at the end and count the skipped offsets"
+            f"Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or {SKIP}"
         )
 
 
@@ -518,8 +518,7 @@ async def check_no_record_after(
     )
     raise InputError(
         f"{settings.input}-{partition}: {found}, and {reason}. Continuing could publish records twice. Import an "
-        "export that was made before the loss, and after the last commit, with 'shoal progress POLICY --import FILE', "
-        "or start with --skip-to-end to continue at the end and count the skipped offsets"
+        f"export that was made before the loss, and after the last commit, with {IMPORT}, or {SKIP}"
     )
 
 
@@ -541,9 +540,8 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
     raise InputError(
         f"{settings.input}-{partition}: {tp.topic}-{tp.partition} holds records that were published after the commit "
         f"(from offset {offset} on; a second group over the same topics? all topics restored from a backup?). "
-        "Continuing could publish them a second time. Stop the other group, import the latest export with 'shoal "
-        "progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped "
-        "offsets"
+        f"Continuing could publish them a second time. Stop the other group, import the latest export with {IMPORT}, "
+        f"or {SKIP}"
     )
 
 
@@ -624,8 +622,8 @@ def decode_both(
         raise InputError(
             f"{settings.input}-{partition}: the committed offset carries no progress that can be read (reset by "
             f"another tool?), but {settings.progress_copy} holds a copy. Delete the group's offset of this partition: "
-            "the next start then continues from the copy. Or import an export with 'shoal progress POLICY --import "
-            "FILE', or start with --skip-to-end"
+            f"the next start then continues from the copy. Or import an export with {IMPORT}, or start with "
+            "--skip-to-end"
         ) from None
     if commit is None or known is None:
         is_same = commit is None and known is None
@@ -636,8 +634,7 @@ def decode_both(
             f"{settings.input}-{partition}: the progress of group {settings.group} and its copy in "
             f"{settings.progress_copy} contradict each other: each has completed offsets that the other has not. "
             "Continuing from either could publish records twice. Import an export that is newer than both with "
-            "'shoal progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the "
-            "skipped offsets"
+            f"{IMPORT}, or {SKIP}"
         )
     return (commit if order is Order.NEWER else known), order
 
@@ -687,9 +684,8 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
                 raise InputError(
                     f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
                     f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "
-                    "time. Import the committed offsets with 'shoal progress POLICY --import FILE', or start with "
-                    "--skip-to-end to continue at the end and count the skipped offsets, or use an "
-                    "empty output, if the old one is deleted"
+                    f"time. Import the committed offsets with {IMPORT}, or {SKIP}, or use an empty output, if the old "
+                    "one is deleted"
                 )
 
 
@@ -710,8 +706,7 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
             raise InputError(
                 f"{settings.input}-{partition}: group {settings.group} has no committed offset, and the records of "
                 f"{tp.topic}-{tp.partition} before offset {log_start} were deleted (retention?). Starting over could "
-                "publish them a second time. Import the committed offsets with 'shoal progress POLICY --import FILE', "
-                "or start with --skip-to-end to continue at the end and count the skipped offsets, or with --from "
+                f"publish them a second time. Import the committed offsets with {IMPORT}, or {SKIP}, or with --from "
                 "latest if the input is new to the group, or use a new topic in its place, if the deleted records are "
                 "not of this input or no reader has kept them"
             )

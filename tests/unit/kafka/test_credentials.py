@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -233,26 +234,14 @@ def has_changed(credentials: UsedCredentials) -> bool:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_file_that_is_written_again_or_removed_has_changed(tmp_path: Path, field: str) -> None:
+def test_a_file_that_is_made_written_again_or_removed_has_changed(tmp_path: Path, field: str) -> None:
     path = tmp_path / "file"
-    path.write_text("first")
     given = settings(**{field: str(path)})
-    credentials = UsedCredentials(given)
-    assert not has_changed(credentials)
-    path.write_text("another")
-    assert has_changed(credentials)
-    credentials = UsedCredentials(given)
-    assert not has_changed(credentials)
-    path.unlink()
-    assert has_changed(credentials)
-
-
-def test_a_file_that_is_made_later_has_changed(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    credentials = UsedCredentials(settings(sasl_password_file=str(path)))
-    assert not has_changed(credentials)
-    path.write_text("now")
-    assert has_changed(credentials)
+    for change in (lambda: path.write_text("first"), lambda: path.write_text("another"), path.unlink):
+        credentials = UsedCredentials(given)
+        assert not has_changed(credentials)
+        change()
+        assert has_changed(credentials)
 
 
 def test_a_file_behind_a_link_that_names_another_one_has_changed(tmp_path: Path) -> None:
@@ -319,27 +308,21 @@ async def test_a_check_that_is_answered_goes_on_when_a_file_has_changed(tmp_path
     checking.cancel()
 
 
-def is_retried(liveness: BrokerLiveness, error: ShoalError) -> bool:
-    context = SimpleNamespace(bootstrap_servers="a:1")
-    try:
-        liveness.raise_if_fatal(error, cast("Any", context), asyncio.Event())
-    except ShoalError:
-        return False
-    return True
-
-
-def test_faults_of_a_rotation_are_final_at_the_first_start_and_retried_later() -> None:
-    liveness = BrokerLiveness(Health(), 300.0)
-    assert not is_retried(liveness, credential_fault("the file is empty"))
+@pytest.mark.parametrize(
+    ("error", "is_retried"),
+    [
+        (credential_fault("the file is empty"), True),
+        (BrokerError("the broker refused the credentials"), False),
+        (InputError("the progress"), False),
+    ],
+)
+def test_faults_of_a_rotation_alone_are_retried_after_the_first_start(error: ShoalError, *, is_retried: bool) -> None:
+    liveness, context = BrokerLiveness(Health(), 300.0), cast("Any", SimpleNamespace(bootstrap_servers="a:1"))
+    with pytest.raises(type(error)):
+        liveness.raise_if_fatal(error, context, asyncio.Event())
     liveness.note_answer()
-    assert is_retried(liveness, credential_fault("the file is empty"))
-
-
-def test_other_faults_stay_final_after_the_first_start() -> None:
-    liveness = BrokerLiveness(Health(), 300.0)
-    liveness.note_answer()
-    assert not is_retried(liveness, BrokerError("the broker refused the credentials"))
-    assert not is_retried(liveness, InputError("the progress"))
+    with nullcontext() if is_retried else pytest.raises(type(error)):
+        liveness.raise_if_fatal(error, context, asyncio.Event())
 
 
 def test_faults_of_a_rotation_are_final_when_the_patience_is_over() -> None:

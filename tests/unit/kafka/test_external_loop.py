@@ -271,20 +271,6 @@ async def test_messages_are_looked_up_until_the_end_of_the_log_is_known() -> Non
     assert Loop().loop._uncommitted_end(FIRST) == 0
 
 
-async def test_the_leaders_of_the_open_partitions_are_asked() -> None:
-    loop, asked = Loop(), list[list[TopicPartition]]()
-
-    async def ask(partitions: list[TopicPartition]) -> None:
-        asked.append(partitions)
-
-    leaders: Any = SimpleNamespace(ask=ask, are_all_away=True)
-    await loop.loop._tasks.ask_leaders(leaders)
-    loop.open(SECOND)
-    await loop.loop._tasks.ask_leaders(leaders)
-    assert asked == [[], [SECOND]]
-    assert loop.loop._context.health.leaders_away
-
-
 class Manager:
     """Opens partitions whose leader answers."""
 

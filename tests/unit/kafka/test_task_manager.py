@@ -352,15 +352,7 @@ class Opening:
         return self.metrics.registry.get_sample_value("shoal_partitions_opening", {"group": "g"})
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        leader_away(SECOND),
-        leader_away(TopicPartition("out", 1)),
-        NotYetError("copy-1: hidden"),
-        NotYetError("in-1: not begun", waited_s=0.01),
-    ],
-)
+@pytest.mark.parametrize("error", [leader_away(SECOND), NotYetError("in-1: not begun", waited_s=0.01)])
 async def test_a_partition_that_cannot_be_opened_now_is_opened_later_by_the_same_loop(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -384,24 +376,22 @@ async def test_a_worker_waits_for_the_leaders_of_all_its_partitions(monkeypatch:
     await wait_until(lambda: len(list(opening.loop._tasks)) == 2)
 
 
-async def test_a_drain_waits_for_a_leader_as_long_as_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = await Opening(monkeypatch, {SECOND: leader_away(SECOND)}, patience_s=0.3, drains=True).begin()
+@pytest.mark.parametrize(
+    ("error", "drains", "words"),
+    [
+        (leader_away(SECOND), True, f"--drain: in-1: {AWAY_WORDS}"),
+        (NotYetError("in-1: not begun", waited_s=0.01), False, "in-1: not begun"),
+    ],
+    ids=["a drain without a leader", "transactions that cannot begin"],
+)
+async def test_some_partitions_are_waited_for_as_long_as_the_patience(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str, *, drains: bool
+) -> None:
+    opening = await Opening(monkeypatch, {SECOND: error}, patience_s=0.3, drains=drains).begin()
     await wait_until(opening.loop._failed.is_set)
-    error = opening.loop._failure
-    words = (
-        "--drain: in-1: no leader answers; look whether its broker runs and can be reached; giving up after 0 s "
-        "(kafka.patience_s)"
-    )
-    assert (str(error), type(error), list(opening.loop._tasks)) == (words, BrokerError, [FIRST])
-
-
-async def test_transactions_that_cannot_begin_end_a_worker_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = await Opening(
-        monkeypatch, {SECOND: NotYetError("in-1: not begun", waited_s=0.01)}, patience_s=0.3
-    ).begin()
-    await wait_until(opening.loop._failed.is_set)
-    error = opening.loop._failure
-    assert (str(error), type(error)) == ("in-1: not begun; giving up after 0 s (kafka.patience_s)", BrokerError)
+    failure = opening.loop._failure
+    assert str(failure) == f"{words}; giving up after 0 s (kafka.patience_s)"
+    assert (type(failure), list(opening.loop._tasks)) == (BrokerError, [FIRST])
 
 
 async def test_a_partition_of_another_owner_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
