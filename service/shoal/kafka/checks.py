@@ -256,8 +256,11 @@ def _faults_of_topics(
     for path, target in _outputs(topics):
         source = topics[*path[:-1], "input"]
         if source in counts and target in counts and counts[target] < counts[source]:
-            few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
-            yield Fault(path, f"topic {target} has {few}, the input {counts[source]}: add partitions")
+            yield Fault(path, _too_few(target, counts[target], f"the input {counts[source]}"))
+
+
+def _too_few(topic: str, count: int, wanted: str) -> str:
+    return f"topic {topic} has {count} partition{'s' if count > 1 else ''}, {wanted}: add partitions"
 
 
 def _about_copy(topics: Mapping[FieldPath, str], counts: dict[str, int], config: dict[str, str]) -> Iterator[Fault]:
@@ -267,8 +270,7 @@ def _about_copy(topics: Mapping[FieldPath, str], counts: dict[str, int], config:
         yield Fault(_COPY, f"topic {topic} is not compacted only: set its cleanup.policy to compact, without delete")
     largest = max((counts.get(name, 0) for path, name in topics.items() if path[-1] == "input"), default=0)
     if counts[topic] < largest:
-        few = f"{counts[topic]} partition{'s' if counts[topic] > 1 else ''}"
-        yield Fault(_COPY, f"topic {topic} has {few}, an input {largest}: add partitions")
+        yield Fault(_COPY, _too_few(topic, counts[topic], f"an input {largest}"))
     if int(config.get("max.message.bytes") or COPY_BYTES) < COPY_BYTES:
         yield Fault(_COPY, f"topic {topic} takes less than {COPY_BYTES} bytes at once: raise its max.message.bytes")
 

@@ -604,17 +604,13 @@ def varint(number: int) -> bytes:
 
 
 def _gaps(offsets: Iterable[int], start: int) -> Iterator[int]:
-    """Yield the distance of each offset from the one before; that of the first from ``start``."""
-    for offset in offsets:
-        yield offset - start
-        start = offset
+    """Return the distance of each offset from the one before; that of the first from ``start``."""
+    return (offset - before for before, offset in itertools.pairwise(itertools.chain((start,), offsets)))
 
 
 def _from_gaps(distances: Iterable[int], start: int) -> Iterator[int]:
-    """Yield the offsets of which `_gaps` yielded the distances."""
-    for distance in distances:
-        start += distance
-        yield start
+    """Return the offsets of which `_gaps` returned the distances."""
+    return itertools.islice(itertools.accumulate(distances, initial=start), 1, None)
 
 
 def zigzag(number: int) -> int:

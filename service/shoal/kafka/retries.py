@@ -110,18 +110,14 @@ class BrokerLiveness:
                 self.note_answer()
             except CLIENT_ERRORS:
                 self.note_no_answer()
-                self._log_loss()
+                if not self._is_loss_logged:
+                    left_s = round(max(0.0, self.patience_s - self.away_s), 3)
+                    log.warning("the broker does not answer", broker=self.address, gives_up_in_s=left_s)
+                    self._is_loss_logged = True
                 credentials.renew()
                 if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)
-
-    def _log_loss(self) -> None:
-        """Log once for each loss that the broker no longer answers."""
-        if not self._is_loss_logged:
-            left_s = round(max(0.0, self.patience_s - self.away_s), 3)
-            log.warning("the broker does not answer", broker=self.address, gives_up_in_s=left_s)
-            self._is_loss_logged = True
 
     @property
     def away_s(self) -> float:

@@ -26,7 +26,7 @@ from aiokafka.structs import OffsetAndMetadata
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.client import NotYetError, log_bounds, log_end, reading
 from shoal.kafka.logs import GapReader, read_committed_records
-from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows
+from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState, ProgressError, contradicted, log_truncated
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
 from shoal.kafka.retries import jittered
@@ -506,11 +506,10 @@ async def check_no_record_after(
         reason = f"the copy does not say where {tp.topic}-{tp.partition} ended"
     else:
         await check_no_open_transaction(settings, partition)
-        async with reading(settings) as reader:
-            log_start, log_end = await log_bounds(reader, tp)
-            is_known = log_start <= offset <= log_end
-            if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
-                return
+        log_start, log_end, first = await _find_from(settings, tp, offset)
+        is_known = log_start <= offset <= log_end
+        if is_known and first is None:
+            return
         shown = "holds records that were published after" if is_known else "no longer shows what followed"
         reason = f"{tp.topic}-{tp.partition} {shown} the copy (offset {offset})"
     found = (
@@ -531,18 +530,23 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
     if settings.output is None or offset is None:
         return
     tp = TopicPartition(settings.output, partition)
-    async with reading(settings) as reader:
-        log_start, log_end = await log_bounds(reader, tp)
-        if offset >= log_end:
-            return
-        if await GapReader(reader).next_record_offset(tp, max(offset, log_start)) is None:
-            return
+    if (await _find_from(settings, tp, offset))[2] is None:
+        return
     raise InputError(
         f"{settings.input}-{partition}: {tp.topic}-{tp.partition} holds records that were published after the commit "
         f"(from offset {offset} on; a second group over the same topics? all topics restored from a backup?). "
         f"Continuing could publish them a second time. Stop the other group, import the latest export with {IMPORT}, "
         f"or {SKIP}"
     )
+
+
+async def _find_from(settings: KafkaSection, tp: TopicPartition, offset: int) -> tuple[int, int, int | None]:
+    """Return where a log begins and ends, and the offset of its first committed record from an offset on, if any."""
+    async with reading(settings) as reader:
+        log_start, log_end = await log_bounds(reader, tp)
+        if offset >= log_end:
+            return log_start, log_end, None
+        return log_start, log_end, await GapReader(reader).next_record_offset(tp, max(offset, log_start))
 
 
 async def _end(settings: KafkaSection, partition: int, isolation_level: str) -> int | None:
@@ -743,26 +747,17 @@ async def is_published_after(settings: KafkaSection, partition: int, commit: Com
     The commit says where its own rows are in the output: if more records follow there, some are later. Commits of older
     versions do not say it, and then the time of the commit decides alone.
     """
-    output, rows = settings.output, commit.output_rows
-    if output is None:
+    tp, rows, count = TopicPartition(settings.output, partition), commit.output_rows, 0
+    if settings.output is None:
         return False
-    if rows is not None and rows.are_in(output) and await _has_more_than(settings, partition, rows):
-        return True
+    if rows is not None and rows.are_in(settings.output):
+        # An output that ends earlier (recreated, or records lost by brokers) holds none of them.
+        async with aclosing(read_committed_records(settings, tp, rows.first_offset)) as records:
+            async for _ in records:
+                count += 1
+                if count > rows.count:
+                    return True
     return await _is_published_since(settings, partition, commit.at_ms)
-
-
-async def _has_more_than(settings: KafkaSection, partition: int, rows: OutputRows) -> bool:
-    """Return whether the output holds more committed records than these rows from the first of them on.
-
-    An output that ends earlier (recreated, or records lost by brokers) holds none of them.
-    """
-    tp, count = TopicPartition(settings.output, partition), 0
-    async with aclosing(read_committed_records(settings, tp, rows.first_offset)) as records:
-        async for _ in records:
-            count += 1
-            if count > rows.count:
-                return True
-    return False
 
 
 async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -144,20 +144,29 @@ class TaskManager:
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
-            # Before it takes its turn: leaders that are away must not delay the partitions of the others.
-            await log_end(kafka_consumer, tp)
-            async with limit:
-                task = await self._open(tp, admin_client, kafka_consumer)
-                on_opened(tp, task)
-                self._tasks[tp] = task
+            try:
+                # Before it takes its turn: leaders that are away must not delay the partitions of the others.
+                await log_end(kafka_consumer, tp)
+                async with limit:
+                    task = await self._open(tp, admin_client, kafka_consumer)
+                    on_opened(tp, task)
+                    self._tasks[tp] = task
+            except (NotYetError, kafka_errors.KafkaTimeoutError) as error:
+                # A client that has lost a leader meanwhile does not name the partition.
+                reason = to_shoal_error(error, self._context.settings)
+                not_yet = reason if isinstance(reason, NotYetError) else NotYetError(named_text(tp, reason))
+                self._unopened[tp] = not_yet
+                raise not_yet from None
             metrics.watch_oldest_held(tp.topic, tp.partition, lambda: task.oldest_held_s)
+            del self._unopened[tp]
+            metrics.opening.dec()
 
         opened = list(partitions)
         self._unopened = {tp: self._unopened.get(tp) for tp in opened}
         metrics.opening.set(len(opened))
         for tp in opened:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
-        results = await asyncio.gather(*(self._attempt(tp, open_one) for tp in opened), return_exceptions=True)
+        results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
         return _not_yet(
             {
                 tp: to_shoal_error(result, self._context.settings)
@@ -165,19 +174,6 @@ class TaskManager:
                 if isinstance(result, BaseException)
             }
         )
-
-    async def _attempt(self, tp: TopicPartition, open_one: Callable[[TopicPartition], Awaitable[None]]) -> None:
-        """Open a partition, and note at once whether it is open."""
-        try:
-            await open_one(tp)
-        except (NotYetError, kafka_errors.KafkaTimeoutError) as error:
-            # A client that has lost a leader meanwhile does not name the partition.
-            reason = to_shoal_error(error, self._context.settings)
-            not_yet = reason if isinstance(reason, NotYetError) else NotYetError(named_text(tp, reason))
-            self._unopened[tp] = not_yet
-            raise not_yet from None
-        del self._unopened[tp]
-        self._context.metrics.opening.dec()
 
     async def _open(
         self, tp: TopicPartition, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
@@ -390,14 +386,9 @@ async def _tell(unopened: Unopened) -> None:
         now_s, left = time.monotonic(), unopened()
         failed = {tp: error for tp, error in left.items() if error is not None}
         if left and (now_s >= told_s + TELL_EVERY_S or (failed and not has_failed)):
-            _log(failed, len(left), round(now_s - began_s, 3))
+            fields = {"count": len(left), "since_s": round(now_s - began_s, 3)}
+            if failed:
+                log.warning("partitions not opened; the others go on", **fields, reason=join_reasons(failed))
+            else:
+                log.info("partitions are being opened", **fields)
             told_s, has_failed = now_s, has_failed or bool(failed)
-
-
-def _log(failed: Mapping[TopicPartition, ShoalError], count: int, since_s: float) -> None:
-    if failed:
-        log.warning(
-            "partitions not opened; the others go on", count=count, since_s=since_s, reason=join_reasons(failed)
-        )
-    else:
-        log.info("partitions are being opened", count=count, since_s=since_s)

@@ -262,24 +262,21 @@ class FaustAdapter:
         the third has returned, and cancels agents after the last.
         """
 
-        async def assigned(_: object, partitions: Iterable[Any], **__: object) -> None:
-            await on_assigned(self._of_topic(partitions))
-
-        async def revoked(_: object, partitions: Iterable[Any], **__: object) -> None:
-            await on_revoked(self._of_topic(partitions))
-
-        async def rebalance_complete(_: object, **__: object) -> None:
-            await on_rebalance_complete(set())
-
-        async def before_shutdown(_: object, **__: object) -> None:
+        async def before_shutdown(partitions: set[int]) -> None:
             vars(self.app)["shoal_is_stopping"] = True
-            await on_shutdown(set())
+            await on_shutdown(partitions)
+
+        def calling(handler: SignalHandler) -> Callable[..., Awaitable[None]]:
+            async def call(_: object, partitions: Iterable[Any] = (), **__: object) -> None:
+                await handler(self._of_topic(partitions))
+
+            return call
 
         self._signals = [
-            (self.app.on_partitions_assigned, assigned),
-            (self.app.on_partitions_revoked, revoked),
-            (self.app.on_rebalance_complete, rebalance_complete),
-            (self.app.on_before_shutdown, before_shutdown),
+            (self.app.on_partitions_assigned, calling(on_assigned)),
+            (self.app.on_partitions_revoked, calling(on_revoked)),
+            (self.app.on_rebalance_complete, calling(on_rebalance_complete)),
+            (self.app.on_before_shutdown, calling(before_shutdown)),
         ]
         for signal, handler in self._signals:
             signal.connect(handler)

@@ -114,15 +114,6 @@ async def test_the_settings_of_an_input_are_not_asked_for() -> None:
     assert (cluster.asked, lines) == (["b", "p", "7"], [])
 
 
-@pytest.mark.parametrize(
-    ("count", "words"), [(1, "has 1 partition, the input 4"), (3, "has 3 partitions, the input 4")]
-)
-def test_an_output_with_too_few_partitions_is_a_fault(count: int, words: str) -> None:
-    topics: dict[FieldPath, str] = {("kafka", "input"): "a", ("kafka", "output"): "b"}
-    (fault,) = checks._faults_of_topics(topics, {"a": 4, "b": count}, {})
-    assert fault == (("kafka", "output"), f"topic b {words}: add partitions", None)
-
-
 def test_each_pair_of_topics_is_checked() -> None:
     settings = KafkaSection(
         topics=[TopicPairSection(input="a", output="b"), TopicPairSection(input="c", output="d")],

@@ -19,7 +19,6 @@ from shoal.kafka.metadata import (
     CommittedState,
     MetadataCipher,
     OutputRows,
-    VarintReader,
     decode,
     decode_membership,
     encode,
@@ -27,10 +26,6 @@ from shoal.kafka.metadata import (
     largest_span,
     max_membership_bytes,
     pack,
-    unzigzag,
-    varint,
-    varints,
-    zigzag,
 )
 from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
 from shoal.policy import KafkaSection
@@ -79,13 +74,6 @@ def test_encoded_values_can_be_decoded(snapshot: OffsetState) -> None:
     assert found.has_policy(FINGERPRINT)
     assert not found.has_policy("f" * 64)
     assert found.at_ms == 1_790_000_000_000
-
-
-@pytest.mark.parametrize("step", [1, 2, 3, 8, 9, 50, 1000])
-def test_incomplete_offsets_are_packed_as_bitmap_or_gaps(step: int) -> None:
-    held = tuple(range(100, 100 + 400 * step, step))
-    snapshot = OffsetState(committed_offset=100, next_offset=held[-1] + 1, incomplete=held)
-    assert decode(encode(CommittedState(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).state.incomplete == held
 
 
 @pytest.mark.parametrize(
@@ -396,28 +384,6 @@ def test_a_delta_whose_partial_clusters_do_not_fit_is_refused_with_the_largest_t
     with pytest.raises(InputError, match=r"at most 1002 with stream\.release: ordered"):
         largest_span(1003, 512, smallest_unfinished=10)
     assert largest_span(1002, 512, smallest_unfinished=10) >= 1002
-
-
-# ---------------------------------------------------------------- numbers
-
-
-@pytest.mark.parametrize(("number", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")])
-def test_a_number_has_these_bytes(number: int, encoded: str) -> None:
-    assert varint(number).hex() == encoded
-
-
-@given(st.lists(st.integers(0, 2**64)))
-def test_numbers_are_read_as_written(written: list[int]) -> None:
-    packed = b"".join(map(varint, written))
-    reader = VarintReader(packed)
-    assert [reader.take() for _ in written] == list(varints(packed)) == written
-    assert reader.rest() == b""
-
-
-@given(st.integers(-(2**63), 2**63))
-def test_a_number_of_either_sign_is_restored(number: int) -> None:
-    assert zigzag(number) >= 0
-    assert unzigzag(zigzag(number)) == number
 
 
 # ---------------------------------------------------------------- encrypted metadata

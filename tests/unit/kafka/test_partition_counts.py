@@ -345,15 +345,6 @@ async def test_quarantined_deletes_and_tombstones_have_references() -> None:
     assert metrics.totals() == {"in": 10, "released": 6, "suppressed": 0, "quarantined": 4}
 
 
-async def test_dropped_messages_alone_move_the_committed_offset() -> None:
-    sink = Sink()
-    task, metrics = task_of(policy(), sink)
-    await task.process([delete(0), tombstone(1)])
-    await task.commit()
-    assert [(bool(batch), state.committed_offset) for batch, state in sink.published] == [(False, 2)]
-    assert samples(metrics)["dropped", "tombstones"] == 1
-
-
 async def test_a_dropped_message_takes_no_position() -> None:
     with_drops, without = Sink(), Sink()
     for sink, kept in ((with_drops, topic(60)), (without, [one for one in topic(60) if one.offset % 5 not in {2, 3}])):

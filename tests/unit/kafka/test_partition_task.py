@@ -242,18 +242,6 @@ async def test_the_committed_offset_passes_no_incomplete_record_and_nothing_whil
     assert restored.tracker.next_offset == 9
 
 
-async def test_commits_continue_after_the_clock_was_set_back() -> None:
-    clock, sink = Clock(), Sink()
-    task = task_of(policy_of(), sink, clock=clock)
-    await task.process([Message(0, b"{")])
-    await turn(task, clock)
-    clock.s -= 7200
-    await task.process([Message(1, b"{")])
-    await task.punctuate()
-    await asyncio.sleep(0)
-    assert len(sink.published) == 2
-
-
 @pytest.mark.parametrize(("ahead_ms", "dated_ahead_ms"), [(600_000, 600_000), (7_200_000, 2000)])
 async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_by_the_clock(
     ahead_ms: int, dated_ahead_ms: int

@@ -14,7 +14,7 @@ from aiokafka import TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError
 from shoal.kafka import retries
 from shoal.kafka.client import NotYetError, leader_away
-from shoal.kafka.retries import BrokerLiveness, backoff_s, jittered, run_with_retries
+from shoal.kafka.retries import BrokerLiveness, backoff_s, run_with_retries
 from shoal.observability import Health
 
 pytestmark = pytest.mark.unit
@@ -138,14 +138,6 @@ async def test_loss_and_return_of_the_broker_are_logged_once_each(
 
 
 # ---------------------------------------------------------------- pauses
-
-
-def test_a_pause_lies_between_half_and_one_and_a_half_of_its_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses = []
-    for drawn in (0.0, 0.5, 0.75):
-        monkeypatch.setattr(retries, "_random", lambda drawn=drawn: drawn)
-        pauses.append(jittered(2.0))
-    assert pauses == [1.0, 2.0, 2.5]
 
 
 def test_pauses_grow_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -382,11 +382,6 @@ def test_the_rows_are_read_from_the_metadata_as_they_were_written(first: int, co
     assert found.state == commit_of(None).state
 
 
-def test_rows_belong_to_the_output_of_their_name_only() -> None:
-    assert OutputRows.of("out", 7, 2).are_in("out")
-    assert not OutputRows.of("out", 7, 2).are_in("out2")
-
-
 def test_commits_that_differ_only_in_their_rows_are_the_same() -> None:
     assert order_of(commit_of(OutputRows.of("out", 9, 0)), commit_of(OutputRows.of("out", 7, 2))) is Order.SAME
     assert order_of(commit_of(None), commit_of(OutputRows.of("out", 7, 2))) is Order.SAME

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka.offsets import ProgressError
-from shoal.kafka.topics import TopicState, has_several_inputs, input_name, member_id, settings_by_input, watch
+from shoal.kafka.topics import TopicState, has_several_inputs, member_id, settings_by_input, watch
 from shoal.policy import KafkaSection
 from shoal.policy.schema import TopicPairSection
 
@@ -49,11 +49,6 @@ def test_a_static_member_with_other_inputs_is_another_member() -> None:
     assert len({both, ids_of("a", "c"), ids_of("a", "b", "c")}) == 3
 
 
-def test_an_input_is_named_by_its_topic_where_there_are_several() -> None:
-    assert input_name("a", ["a"]) == "the input"
-    assert input_name("a", ["a", "c"]) == "input a"
-
-
 # ---------------------------------------------------------------- watched topics
 
 
@@ -92,27 +87,28 @@ async def watched(*answers: int | bytes | Exception | None, others: Sequence[int
     return str(result) if isinstance(result, (BrokerUnavailableError, ProgressError)) else "no change"
 
 
-async def test_added_partitions_are_reported_after_two_answers() -> None:
-    assert await watched(3, 4, 4) == "the input has 4 partitions, 3 at the start: checking all topics again"
-
-
-async def test_a_deleted_input_is_reported_after_two_answers() -> None:
-    assert await watched(0, OSError(), 0) == "the input no longer exists: checking all topics again"
-
-
-async def test_one_differing_answer_an_error_or_no_answer_is_no_change() -> None:
-    assert await watched(0, 3, 4, None, 2, 3, OSError(), TimeoutError(), 3) == "no change"
+@pytest.mark.parametrize(
+    ("answers", "others", "said"),
+    [
+        ((3, 4, 4), (), "the input has 4 partitions, 3 at the start: checking all topics again"),
+        ((0, OSError(), 0), (), "the input no longer exists: checking all topics again"),
+        ((3, 3, 3), (3, 0, 0), "topic out no longer exists: checking all topics again"),
+        ((3, 3, 3), (0, 4, 0), "no change"),
+        ((0, 3, 4, None, 2, 3, OSError(), TimeoutError(), 3), (), "no change"),
+        ((FIRST, SECOND, FIRST, 3, 3, FIRST, None, SECOND, None, SECOND, FIRST), (), "no change"),
+        ((3, FIRST, 3, FIRST), (), "no change"),
+    ],
+)
+async def test_two_answers_in_succession_must_show_that_an_input_was_changed_or_a_topic_deleted(
+    answers: tuple[int | bytes | Exception | None, ...], others: tuple[int, ...], said: str
+) -> None:
+    assert await watched(*answers, others=others or (3,) * 9) == said
 
 
 async def test_another_id_of_the_topic_is_reported_after_two_answers() -> None:
     said = await watched(FIRST, FIRST, SECOND, SECOND)
     assert said.startswith("t: the id of the topic has changed. The topic was recreated")
     assert await watched(FIRST, 0, SECOND) == said
-
-
-async def test_one_answer_with_another_id_or_without_an_id_is_no_change() -> None:
-    assert await watched(FIRST, SECOND, FIRST, 3, 3, FIRST, None, SECOND, None, SECOND, FIRST) == "no change"
-    assert await watched(3, FIRST, 3, FIRST) == "no change"
 
 
 async def reported(*answers: dict[str, TopicState]) -> str:
@@ -138,9 +134,3 @@ async def test_each_of_several_inputs_is_watched_and_named() -> None:
     assert await reported(start, start | {"out": TopicState(0, b"")}) == (
         "topic out no longer exists: checking all topics again"
     )
-
-
-async def test_a_deleted_output_is_reported_and_added_partitions_of_it_are_not() -> None:
-    said = "topic out no longer exists: checking all topics again"
-    assert await watched(3, 3, 3, others=(3, 0, 0)) == said
-    assert await watched(3, 3, 3, others=(0, 4, 0)) == "no change"
