@@ -37,7 +37,6 @@ from aiokafka.record import default_records, memory_records
 __all__ = [
     "LOST_RESPONSE",
     "InvalidRecordError",
-    "keep_parsed",
     "plain_record_options",
     "send_requests_once",
     "tolerate_invalid_header_names",

@@ -30,7 +30,6 @@ from shoal.scales import SCALES
 from shoal.settings import settings_error
 
 __all__ = [
-    "BATCH_BYTES",
     "TopicLayout",
     "UncheckedSettings",
     "broker_configs",

@@ -33,7 +33,6 @@ from shoal.secret_files import IS_PIPE, OPEN_MODES, FileVersion, file_version, i
 
 __all__ = [
     "KEY_BYTES",
-    "FileFault",
     "MetadataKey",
     "TokenProvider",
     "UsedCredentials",

@@ -37,7 +37,6 @@ __all__ = [
     "ask_any_broker",
     "first_record",
     "read_committed_records",
-    "requests_by_leader",
 ]
 
 READ_TIMEOUT_S = 10.0

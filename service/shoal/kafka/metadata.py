@@ -65,7 +65,6 @@ __all__ = [
     "CommittedState",
     "MetadataCipher",
     "OutputRows",
-    "VarintReader",
     "decode",
     "decode_membership",
     "encode",
@@ -74,10 +73,6 @@ __all__ = [
     "max_membership_bytes",
     "pack",
     "span_limit",
-    "unzigzag",
-    "varint",
-    "varints",
-    "zigzag",
 ]
 
 LIMIT_BYTES = 4096  # broker default of ``offset.metadata.max.bytes``

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -35,13 +35,10 @@ from shoal.errors import GuaranteeError, InputError
 
 __all__ = [
     "MAX_FUTURE_TIMESTAMPED",
-    "NO_LIMIT_MS",
     "UNKNOWN",
-    "FutureTimestamps",
     "OffsetState",
     "OffsetTracker",
     "ProgressError",
-    "RecordTimes",
     "ReferenceRecord",
     "Times",
     "UnfinishedClusters",
@@ -385,12 +382,7 @@ class OffsetTracker:
 
     def lost_to_compaction(self, before: int) -> list[int]:
         """Return the incomplete offsets below ``before`` that were not read again. They stay incomplete."""
-        lost = []
-        for offset in self._not_read_again:
-            if offset >= before:
-                break
-            lost.append(offset)
-        return lost
+        return list(takewhile(lambda offset: offset < before, self._not_read_again))
 
     def mark_read(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int

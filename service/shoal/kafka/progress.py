@@ -35,7 +35,7 @@ from shoal.observability import logger
 from shoal.policy import KafkaSection, Policy
 from shoal.streams import AdaptiveState
 
-__all__ = ["export_progress", "import_progress", "input_field", "input_partitions", "report_progress"]
+__all__ = ["export_progress", "import_progress", "report_progress"]
 
 
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:

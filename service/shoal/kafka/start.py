@@ -13,7 +13,7 @@ import time
 from asyncio import sleep
 from collections.abc import Callable, Collection
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -31,7 +31,7 @@ from shoal.kafka.offsets import OffsetState, ProgressError, contradicted, log_tr
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
 from shoal.kafka.retries import jittered
 from shoal.kafka.topics import has_several_inputs
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
+from shoal.kafka.transactions import PartitionCounts, TransactionalProducer, TransactionBatch
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -39,16 +39,12 @@ __all__ = [
     "PartitionContext",
     "PartitionStart",
     "StartOptions",
-    "UnconfirmedSkips",
     "check_copied_end",
-    "check_log",
     "check_no_open_transaction",
     "check_no_other_writer",
     "check_no_record_after",
     "check_output_is_empty",
     "check_output_is_whole",
-    "check_policy_change",
-    "check_reference",
     "commit_alone",
     "decode_both",
     "decode_committed",
@@ -67,33 +63,6 @@ log = logger("kafka")
 
 IMPORT = "'shoal progress POLICY --import FILE'"
 SKIP = "start with --skip-to-end to continue at the end and count the skipped offsets"
-
-
-@dataclass(slots=True)
-class UnconfirmedSkips:
-    """The last skip of each partition that this process sent, and that is not counted yet.
-
-    A worker that gets no response to the end of a transaction does not know whether it was committed. Its next start
-    counts the skip if it finds this commit. It is not counted if the process ends before, or another worker has
-    committed.
-    """
-
-    _sent: dict[TopicPartition, tuple[CommittedState, int]] = field(default_factory=dict)
-
-    def add(self, tp: TopicPartition, commit: CommittedState, skipped_count: int) -> None:
-        """Note that a transaction with this commit is about to be sent; it replaces an earlier one."""
-        self._sent[tp] = commit, skipped_count
-
-    def take(self, tp: TopicPartition, found: CommittedState) -> int | None:
-        """Return how many offsets the skip with the commit found has skipped, and forget it; None if there is none."""
-        sent, skipped_count = self._sent.pop(tp, (None, None))
-        if sent is None or (sent.at_ms, sent.state.committed_offset) != (found.at_ms, found.state.committed_offset):
-            return None
-        return skipped_count
-
-    def forget(self, tp: TopicPartition) -> None:
-        """Note that the transaction was committed, or that there was none."""
-        self._sent.pop(tp, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +112,7 @@ class PartitionContext:
     fingerprint: str
     options: StartOptions
     cipher: MetadataCipher
-    unconfirmed: UnconfirmedSkips
+    counts: PartitionCounts
 
     @property
     def tp(self) -> TopicPartition:
@@ -170,7 +139,7 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
                 accepted,
                 log_start,
                 log_end,
-                context.unconfirmed.take(tp, commit),
+                context.counts.take_skip(commit),
                 has_new_policy=not commit.has_policy(context.fingerprint),
             )
         known_count = await _first_partition_count(context)
@@ -257,7 +226,7 @@ async def _commit_beginning(
     context: PartitionContext, offset: int, skipped_count: int | None, first_partition_count: int
 ) -> CommittedState:
     """Commit that a partition begins at an offset, and copy it; return the commit."""
-    settings, partition, tp = context.settings, context.partition, context.tp
+    settings, partition = context.settings, context.partition
     now_ms = time.time_ns() // 1_000_000
     if skipped_count is None:
         # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
@@ -273,10 +242,10 @@ async def _commit_beginning(
     output_rows = context.producer.output_rows_of(TransactionBatch())
     commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count, output_rows)
     if skipped_count is not None:
-        context.unconfirmed.add(tp, commit, skipped_count)
+        context.counts.sent_skip = commit, skipped_count
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await commit_alone(context.producer, context.cipher, context.tp, commit)
-    context.unconfirmed.forget(tp)
+    context.counts.sent_skip = None
     return commit
 
 

@@ -38,7 +38,6 @@ from shoal.kafka.start import (
     PartitionContext,
     PartitionStart,
     StartOptions,
-    UnconfirmedSkips,
     check_output_is_empty,
     fetch_committed,
     initialize_partition,
@@ -77,7 +76,6 @@ class WorkerContext:
     cipher: MetadataCipher
     output_ends: dict[TopicPartition, int] = field(default_factory=dict)
     """Ends of output partitions that brokers have acknowledged to this process."""
-    unconfirmed_skips: UnconfirmedSkips = field(default_factory=UnconfirmedSkips)
     counts: ProcessCounts = field(default_factory=ProcessCounts)
     unchecked_settings: UncheckedSettings = field(default_factory=UncheckedSettings)
 
@@ -180,7 +178,7 @@ class TaskManager:
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
         context, partition, settings = self._context, tp.partition, self._settings_by_input[tp.topic]
-        partition_count = self.layout.partitions[tp.topic]
+        counts, partition_count = context.counts.of(tp), self.layout.partitions[tp.topic]
         if partition >= partition_count:
             name = input_name(tp.topic, self._settings_by_input)
             raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
@@ -202,11 +200,10 @@ class TaskManager:
                     context.policy.fingerprint,
                     context.start,
                     context.cipher,
-                    context.unconfirmed_skips,
+                    counts,
                 )
             )
             self._report(tp, start)
-            counts = context.counts.of(tp)
             counts.open(start.commit, start.log_end, context.metrics)
             if start.is_first:
                 # Another group may begin to publish before this one sends its first clusters: check again then.

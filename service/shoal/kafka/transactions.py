@@ -397,14 +397,6 @@ class _SentTransaction(NamedTuple):
         """Number of released, suppressed and quarantined records."""
         return sum(count for (outcome, _), count in self.outcomes.items() if outcome != "dropped")
 
-    def add_to(self, metrics: Metrics, topic: str, partition: int) -> None:
-        """Count it in the metrics: it is committed."""
-        for (outcome, reason), count in self.outcomes.items():
-            metrics.records.labels(outcome, reason, topic, partition).inc(count)
-        metrics.clusters.labels(topic, partition).inc(self.cluster_count)
-        for figures in self.stats:
-            metrics.observe(*figures, partition=(topic, partition))
-
 
 def _outcomes(batch: TransactionBatch) -> Counter[tuple[str, str]]:
     outcomes = Counter({("released", ""): len(batch.rows)})
@@ -424,26 +416,37 @@ class PartitionCounts:
     topic: str
     partition: int
     read_until: int = 0  # what was read before this offset is counted as read
-    _sent: _SentTransaction | None = None
-
-    @property
-    def unconfirmed_count(self) -> int:
-        """Number of records of the transaction whose outcome is not known."""
-        return 0 if self._sent is None else self._sent.record_count
+    sent: _SentTransaction | None = None  # the transaction whose outcome is not known
+    sent_skip: tuple[CommittedState, int] | None = None
+    """The commit of a ``--skip-to-end`` that was sent and is not counted yet, and how many offsets it skips."""
 
     def send(self, before: CommittedState, commit: CommittedState, batch: TransactionBatch) -> None:
         """Note that a transaction is about to be sent, after the commit ``before``."""
-        self._sent = _SentTransaction(before, commit, _outcomes(batch), len(batch.clusters), batch.stats)
+        self.sent = _SentTransaction(before, commit, _outcomes(batch), len(batch.clusters), batch.stats)
 
     def confirm(self, metrics: Metrics) -> None:
         """Count the transaction that was sent: it is committed."""
-        if self._sent is not None:
-            self._sent.add_to(metrics, self.topic, self.partition)
-        self._sent = None
+        if self.sent is not None:
+            place = self.topic, self.partition
+            for (outcome, reason), count in self.sent.outcomes.items():
+                metrics.records.labels(outcome, reason, *place).inc(count)
+            metrics.clusters.labels(*place).inc(self.sent.cluster_count)
+            for figures in self.sent.stats:
+                metrics.observe(*figures, partition=place)
+        self.sent = None
 
-    def forget(self) -> None:
-        """Note that the transaction that was sent is not committed."""
-        self._sent = None
+    def take_skip(self, found: CommittedState) -> int | None:
+        """Return how many offsets the skip with the commit found has skipped, and forget it; None if there is none.
+
+        A worker that got no response to a skip counts it when its next start finds the commit, but not if the process
+        has ended before, or another worker has committed.
+        """
+        sent, self.sent_skip = self.sent_skip, None
+        if sent is None:
+            return None
+        commit, skipped_count = sent
+        is_found = (commit.at_ms, commit.state.committed_offset) == (found.at_ms, found.state.committed_offset)
+        return skipped_count if is_found else None
 
     def open(self, found: CommittedState, log_end: int, metrics: Metrics) -> None:
         """Note that a task continues from a commit, and count the last transaction if this is its commit.
@@ -452,7 +455,7 @@ class PartitionCounts:
         from the end of the log on is counted, because the log may have been cut and written again.
         """
         self.read_until = min(self.read_until, log_end)
-        sent = self._sent
+        sent = self.sent
         if sent is None:
             return
         if _is_same(sent.commit, found):
@@ -460,7 +463,7 @@ class PartitionCounts:
             return
         if sent.record_count and not _is_same(sent.before, found):
             log.warning(NOT_KNOWN, topic=self.topic, partition=self.partition, records=sent.record_count)
-        self.forget()
+        self.sent = None
 
 
 @dataclass(slots=True)
@@ -475,7 +478,7 @@ class ProcessCounts:
 
     def log_unconfirmed(self) -> None:
         """Log how many records the transactions hold whose outcome this process no longer learns."""
-        records = sum(one.unconfirmed_count for one in self._of.values())
+        records = sum(one.sent.record_count for one in self._of.values() if one.sent is not None)
         if records:
             log.warning(NOT_KNOWN, records=records)
 
@@ -690,7 +693,7 @@ class RecordCollector:
         except ShoalError as error:
             self._metrics.transactions.labels("aborted").inc()
             if isinstance(error, (InputError, NotYetError)):
-                self._counts.forget()  # raised before the commit, so nothing is committed
+                self._counts.sent = None  # raised before the commit, so nothing is committed
             raise
         took_s = max(0.0, self._wall_clock() - started)
         self._last_committed = commit

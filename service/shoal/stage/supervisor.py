@@ -73,7 +73,7 @@ class StageSupervisor:
             asyncio.create_task(self._supervise(work)) for work in (self._run(), self._stop_app_when_abandoned())
         ]
         self._adapter.connect_signals(
-            self._on_assigned, self._on_revoked, self._on_rebalance_complete, self._on_shutdown
+            self._on_assigned, lambda _: self._end_assignment(), self._on_rebalance_complete, lambda _: self.stop()
         )
         try:
             self._may_contain_uncommitted = await self._adapter.set_read_committed()
@@ -129,16 +129,10 @@ class StageSupervisor:
         if self._is_started:
             await self._begin_assignment(partitions)
 
-    async def _on_revoked(self, _: set[int]) -> None:
-        await self._end_assignment()
-
     async def _on_rebalance_complete(self, _: set[int]) -> None:
         if self._partitions:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._opened.wait(), OPEN_TIMEOUT_S)
-
-    async def _on_shutdown(self, _: set[int]) -> None:
-        await self.stop()
 
     async def _begin_assignment(self, partitions: set[int]) -> None:
         # Faust need not have revoked the last assignment.

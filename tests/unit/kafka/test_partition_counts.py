@@ -162,8 +162,8 @@ async def test_a_commit_that_was_made_again_under_another_policy_is_the_same() -
     await lost(counts, metrics, sink)
     found = sink.commits[0]
     sent = replace(found, state=replace(found.state, adaptive_state=b"weight"))
-    assert counts._sent is not None
-    counts._sent = counts._sent._replace(commit=sent)
+    assert counts.sent is not None
+    counts.sent = counts.sent._replace(commit=sent)
     counts.open(found.under_policy("cd" * 8), 100, metrics)
     assert counted(metrics) == DECIDED
 

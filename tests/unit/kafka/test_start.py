@@ -26,12 +26,12 @@ from shoal.kafka.start import (
     PartitionContext,
     PartitionStart,
     StartOptions,
-    UnconfirmedSkips,
     _is_about,
     fetch_committed,
     initialize_partition,
     is_published_after,
 )
+from shoal.kafka.transactions import PartitionCounts
 from shoal.policy import KafkaSection
 from structlog.testing import capture_logs
 
@@ -239,7 +239,7 @@ async def skipped(
     monkeypatch: pytest.MonkeyPatch,
     producer: Publisher,
     end: int | Exception,
-    unconfirmed: UnconfirmedSkips | None = None,
+    counts: PartitionCounts | None = None,
     found: CommittedState | None = None,
 ) -> PartitionStart:
     """Start with --skip-to-end, at 20 of 100 offsets where no commit is found that can be used."""
@@ -259,8 +259,9 @@ async def skipped(
     consumer.beginning_offsets.return_value, consumer.end_offsets.return_value = {PLACE: 0}, {PLACE: 100}
     unused, reader, ours = cast("Any", None), consumer, cast("Any", producer)
     start, cipher = StartOptions(skip_to_end=True), MetadataCipher("g")
-    skips = unconfirmed or UnconfirmedSkips()
-    context = PartitionContext(unused, reader, ours, SETTINGS, 3, 4, "ab" * 8, start, cipher, skips)
+    context = PartitionContext(
+        unused, reader, ours, SETTINGS, 3, 4, "ab" * 8, start, cipher, counts or PartitionCounts("in", 3)
+    )
     return await initialize_partition(context)
 
 
@@ -290,37 +291,37 @@ class LosesResponse(Publisher):
             raise BrokerUnavailableError("no response")
 
 
-async def lost_skip(monkeypatch: pytest.MonkeyPatch) -> tuple[LosesResponse, UnconfirmedSkips, CommittedState]:
+async def lost_skip(monkeypatch: pytest.MonkeyPatch) -> tuple[LosesResponse, PartitionCounts, CommittedState]:
     """Return a producer that has lost the response to a skip, the skips to count, and what it may have committed."""
-    producer, unconfirmed = LosesResponse(), UnconfirmedSkips()
+    producer, counts = LosesResponse(), PartitionCounts("in", 3)
     with pytest.raises(BrokerUnavailableError):
-        await skipped(monkeypatch, producer, 40, unconfirmed)
-    return producer, unconfirmed, MetadataCipher("g").decode(producer.metadata[0], "in", 3, 100)
+        await skipped(monkeypatch, producer, 40, counts)
+    return producer, counts, MetadataCipher("g").decode(producer.metadata[0], "in", 3, 100)
 
 
 async def test_a_skip_of_unknown_outcome_is_counted_once_when_its_commit_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    producer, unconfirmed, commit = await lost_skip(monkeypatch)
-    again = await skipped(monkeypatch, producer, 40, unconfirmed, commit)
+    producer, counts, commit = await lost_skip(monkeypatch)
+    again = await skipped(monkeypatch, producer, 40, counts, commit)
     assert (again.skipped_count, again.is_first) == (80, False)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
 
 
 async def test_a_skip_of_unknown_outcome_is_not_counted_if_another_commit_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    producer, unconfirmed, commit = await lost_skip(monkeypatch)
+    producer, counts, commit = await lost_skip(monkeypatch)
     later = replace(commit, at_ms=commit.at_ms + 1)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, later)).skipped_count is None
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, later)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
 
 
 async def test_a_skip_that_was_not_committed_is_made_again_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer, unconfirmed, _ = await lost_skip(monkeypatch)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed)).skipped_count == 80
+    producer, counts, _ = await lost_skip(monkeypatch)
+    assert (await skipped(monkeypatch, producer, 40, counts)).skipped_count == 80
     commit = MetadataCipher("g").decode(producer.metadata[1], "in", 3, 100)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
 
 
 # ---------------------------------------------------------------- a changed policy
