@@ -67,22 +67,13 @@ SKIP = "start with --skip-to-end to continue at the end and count the skipped of
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """Options of the operator.
-
-    Attributes
-    ----------
-    reset : {"earliest", "latest"} or None
-        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. A
-        partition that was created after the first start of the group begins at its start in any case.
-    skip_to_end : bool
-        A partition that would be refused begins at the end of its log.
-    drain : bool
-        Read to the end of the log, release or suppress all incomplete records, and end.
-    """
+    """Options of the operator."""
 
     reset: Literal["earliest", "latest"] | None = None
-    skip_to_end: bool = False
-    drain: bool = False
+    """Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. One
+    that was created after the first start of the group begins at its start in any case."""
+    skip_to_end: bool = False  # a partition that would be refused begins at the end of its log
+    drain: bool = False  # read to the end of the log, release or suppress all incomplete records, and end
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ class PartitionTask:
             self._collector.add_unpublished(offset, Reason.SUPPRESSED)
 
     async def _hand_over_and_apply(self, decisions: BlockDecisions) -> bool:
-        """Apply decisions when their clusters are handled; without that return False, and take nothing more."""
+        """Apply decisions once their clusters are handled; return False if one is not: the task takes nothing more."""
         # A commit during the hand-over lists these records as incomplete. A restart decides the same.
         if self._hand_over is not None:
             for cluster in decisions.clusters:
@@ -410,11 +410,10 @@ class PartitionTask:
                 has_read_all = self.tracker.next_offset >= self._handed_over_until
                 if self._hand_over is not None and not self._is_handing_over and has_read_all:
                     self._may_have_handed_over = False  # the last commit covers every cluster that was handed over
-                has_flag_changed = (
-                    self._collector.last_packed.state.handed_over_uncommitted != self._may_have_handed_over
-                )
+                packed = self._collector.last_packed.state
+                has_flag_changed = packed.handed_over_uncommitted != self._may_have_handed_over
                 # A worker that reads held records again must find them in the commit, to count them once.
-                has_read_more = self.tracker.next_offset > self._collector.last_packed.state.next_offset
+                has_read_more = self.tracker.next_offset > packed.next_offset
                 has_more = self._collector.has_unpacked or self._collector.is_busy or has_flag_changed or has_read_more
                 if commit and has_more and self._can_commit:
                     await self._commit()
