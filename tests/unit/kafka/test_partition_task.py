@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,6 +103,25 @@ async def test_a_rejected_future_timestamp_is_committed_before_a_later_cluster_i
     assert len(seen) > before
     rejected = [unpublished.offset for batch, _ in sink.published for unpublished in batch.unpublished]
     assert rejected == [6]
+
+
+async def test_a_task_whose_cluster_was_not_handled_takes_nothing_more_and_commits_what_was_before() -> None:
+    committed = list[int]()
+
+    async def hand_over(_: int, cluster: DecidedCluster) -> bool:
+        return cluster.number == 0
+
+    def note(_: int, clusters: Sequence[DecidedCluster]) -> None:
+        committed.extend(cluster.number for cluster in clusters)
+
+    sink = Sink()
+    task = task_of(policy_of(), sink, listener=ClusterListener(on_decided=hand_over, on_committed=note))
+    for offset in range(20):
+        await task.process([record(offset)])
+    assert task.position < 20
+    await task.close(commit=True)
+    state = sink.published[-1][1]
+    assert (committed, state.next_cluster_number, state.handed_over_uncommitted) == ([0], 1, True)
 
 
 @pytest.mark.parametrize("fails", [False, True])
