@@ -40,6 +40,8 @@ class ShoalError(Exception):
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
     retriable: ClassVar[bool] = False
+    may_pass: bool = False
+    """Whether it may be gone later, although it looks like a wrong setting: as while credentials are rotated."""
 
     def __init__(self, *words: object) -> None:
         super().__init__(*words)

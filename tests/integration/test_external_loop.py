@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from aiokafka.structs import OffsetAndMetadata
 from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
 from shoal.kafka.external_loop import MessageSource
 from shoal.kafka.start import fetch_committed
-from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TaskContext
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.stage.faust_adapter import BufferedMessage
@@ -222,17 +223,16 @@ async def test_a_slow_listener_of_one_partition_does_not_suppress_records_of_ano
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delay_s, clock = 1.0, SlowClock()
-    defaults = PartitionTask.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "monotonic_clock", clock)
+    monkeypatch.setattr("shoal.kafka.task_manager.TaskContext", partial(TaskContext, monotonic_clock=clock))
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, stream={"delta": 20, "max_delay_s": delay_s})
     is_waiting, may_go_on, seen = asyncio.Event(), asyncio.Event(), set[tuple[int, int]]()
 
-    async def before(partition: int, cluster: DecidedCluster) -> None:
+    async def before(partition: int, cluster: DecidedCluster) -> bool:
         if partition == 0:
             is_waiting.set()
             await may_go_on.wait()
         seen.update((partition, offset) for offset in cluster.offsets)
+        return True
 
     async def deliver(count: int, partition: int) -> list[tuple[int, int]]:
         record_ids = await stage.put(count, partition)

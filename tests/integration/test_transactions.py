@@ -34,8 +34,8 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
         await asyncio.sleep(0.2 + 0.3 * context.partition)
         return await real(context)
 
-    async def poll(self: consumer_loop.ConsumerLoop, reader: Any) -> Any:
-        found = await polled(self, reader)
+    async def poll(self: consumer_loop.ConsumerLoop) -> Any:
+        found = await polled(self)
         early.extend(len(messages) for record_id, messages in found.items() if record_id not in self._tasks)
         return found
 

@@ -12,11 +12,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from properties.test_partition_task import START_S, Topic, policy_of, random_log, random_policy, read_to_end
+from properties.test_partition_task import START_S, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
 from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
-from shoal.kafka.external_loop import HandoverCancelledError
 from shoal.kafka.metadata import CommittedState, decode, encode
 from shoal.kafka.offsets import OffsetState
 from shoal.observability import Metrics
@@ -32,6 +31,10 @@ pytestmark = pytest.mark.property
 INTERVAL_S = 0.2
 
 
+class TornAway(Exception):  # noqa: N818 - no error
+    """A cluster was not handled."""
+
+
 @dataclass
 class Listener:
     """Sees clusters, and is torn away from some; ``now`` is the clock of all."""
@@ -43,8 +46,9 @@ class Listener:
     seen: list[DecidedCluster] = field(default_factory=list)
     wanted: dict[int, int] = field(default_factory=dict)
     dealt: set[int] = field(default_factory=set)
+    is_torn_away: bool = False
 
-    async def hand(self, cluster: DecidedCluster) -> None:
+    async def hand(self, cluster: DecidedCluster) -> bool:
         assert self.topic.has_handed_over, "a cluster was shown, and the commit does not say that one may have been"
         assert self.now[0] - self.topic.at_s < INTERVAL_S, "a cluster was shown by one who may have been replaced"
         assert self.policy is not None
@@ -53,8 +57,14 @@ class Listener:
         self.wanted[cluster.number] = self.policy.k
         self.now[0] += self.draw.choice([0.0, 0.0, 0.01, 0.3])
         if self.draw.random() < 0.05:
-            raise HandoverCancelledError("too slow")
+            self.is_torn_away = True
+            return False
         self.dealt.add(cluster.number)
+        return True
+
+    def check(self) -> None:
+        if self.is_torn_away:
+            raise TornAway
 
 
 @dataclass
@@ -113,12 +123,25 @@ async def run(policies: list[Policy], log: list[Message], topic: RecordingTopic,
         task = partition_task("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, **options)
         task.restore(0)
         try:
-            await read_to_end(task, log, visible, topic, draw.randint, now, 6)
+            while True:
+                todo = [message for message in log[: visible[0]] if message.offset >= task.position]
+                await task.process(todo[: draw.randint(1, 6)])
+                listener.check()
+                now[0] += draw.randint(0, 6) / 10
+                is_at_end = task.position > log[visible[0] - 1].offset
+                await task.punctuate(log_end=task.position if is_at_end else None)
+                listener.check()
+                topic.perhaps_dies(draw.randint(0, 20))
+                if is_at_end and visible[0] == len(log):
+                    break
+                visible[0] = min(len(log), visible[0] + draw.randint(0, 9))
             await task.commit(flush=True)
+            listener.check()
             await task.close(commit=True)
-        except (BrokerUnavailableError, HandoverCancelledError) as error:
+        except (BrokerUnavailableError, TornAway) as error:
+            listener.is_torn_away = False
             with contextlib.suppress(BrokerUnavailableError):
-                await task.close(commit=isinstance(error, HandoverCancelledError))
+                await task.close(commit=isinstance(error, TornAway))
             now[0] += draw.randint(0, 30) / 10
             visible[0] = min(len(log), visible[0] + draw.randint(0, 9))
             continue
@@ -185,10 +208,11 @@ async def test_handled_clusters_are_committed_while_the_next_one_is_being_handle
     policy = policy_of(3, delta=5, position=0.0, max_delay_s=None, max_share=1.0)
     topic, is_done, seen = Topic(), asyncio.Event(), list[DecidedCluster]()
 
-    async def hand(cluster: DecidedCluster) -> None:
+    async def hand(cluster: DecidedCluster) -> bool:
         seen.append(cluster)
         if cluster.number:
             await is_done.wait()
+        return True
 
     decoder, begun = JsonDecoder(policy), first_state(policy)
     task = partition_task("t", 0, policy, decoder, topic, begun, Metrics(), 0.02, listener=listening(hand))
@@ -209,5 +233,5 @@ async def test_handled_clusters_are_committed_while_the_next_one_is_being_handle
     assert committed() == len(seen) > 5
 
 
-def listening(hand: Callable[[DecidedCluster], Awaitable[None]]) -> ClusterListener:
+def listening(hand: Callable[[DecidedCluster], Awaitable[bool]]) -> ClusterListener:
     return ClusterListener(on_decided=lambda _, cluster: hand(cluster))

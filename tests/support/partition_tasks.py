@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from aiokafka import TopicPartition
 from shoal.formats import JsonDecoder
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import (
+    NO_LISTENER,
+    ClusterListener,
     PartitionCounts,
     TaskContext,
     TransactionalProducer,
@@ -26,20 +29,32 @@ from shoal.policy import KafkaSection, Policy
 START_MS = 1_700_000_000_000
 
 
+@dataclass
 class RecordingSink(TransactionSink):
-    """Keeps the transactions and the states that are committed with them."""
+    """Keeps transactions, commits and their times; when its gate is open, ``errors`` are raised first, one a time."""
 
-    def __init__(self) -> None:
-        self.published: list[tuple[TransactionBatch, OffsetState]] = []
+    published: list[tuple[TransactionBatch, OffsetState]] = field(default_factory=list)
+    commits: list[CommittedState] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    is_closed: bool = False
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
     ) -> None:
         assert at_ms > 0
-        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.commits.append(decode(metadata, "t", 0, committed_offset))
+        self.published.append((batch, self.commits[-1].state))
+        self.times.append(at_ms)
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Note it."""
+        self.is_closed = True
 
 
 class TopicSink(TransactionSink):

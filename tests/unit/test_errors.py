@@ -42,8 +42,8 @@ CANARY = "xq7canary9z"
 
 SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """Attributes of an exception from outside Shoal that hold no text made of a value."""
-SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "_refusal_of", "isinstance", "type"}
-SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app"}
+SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "unfit_setting", "isinstance", "type"}
+SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app", "_refused_offset"}
 EXCEPTIONS = {
     ("policy/document.py", "YAMLError"): "only the line of the mark is read",
     ("policy/schema.py", "ValidationError"): "only its details without inputs and contexts are read",

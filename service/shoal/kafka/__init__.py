@@ -9,23 +9,21 @@ offsets are completed (`offsets`); collect what is released and send it with the
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.checks import check_policy
 from shoal.kafka.client import CLIENT_ERRORS, broker_cluster_id, client_cluster_id, to_shoal_error
-from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.consumer_loop import Worker
 from shoal.kafka.credentials import certificate_files, check_files, open_secret_files
-from shoal.kafka.external_loop import ExternalLoop, HandoverCancelledError
+from shoal.kafka.external_loop import ExternalLoop
 from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.progress import export_progress, import_progress, report_progress
 from shoal.kafka.retries import BrokerLiveness, in_daemon_thread, run_with_retries
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext
-from shoal.kafka.transactions import TransactionBatch, TransactionSink
+from shoal.kafka.transactions import ClusterListener, TransactionBatch, TransactionSink
 
 __all__ = [
     "CLIENT_ERRORS",
     "BrokerLiveness",
     "ClusterListener",
     "ExternalLoop",
-    "HandoverCancelledError",
     "MetadataCipher",
     "StartOptions",
     "TransactionBatch",

@@ -35,9 +35,8 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record import default_records, memory_records
 
 __all__ = [
+    "LOST_RESPONSE",
     "InvalidRecordError",
-    "LostResponseError",
-    "keep_parsed",
     "plain_record_options",
     "send_requests_once",
     "tolerate_invalid_header_names",
@@ -45,19 +44,13 @@ __all__ = [
 
 _INVALID_RECORD = 87
 
-
-class _Error(kafka_errors.BrokerResponseError):  # type: ignore[misc] # the client has no types
-    errno = _INVALID_RECORD
-    message = "INVALID_RECORD"
-
-
-kafka_errors.kafka_errors.setdefault(_INVALID_RECORD, _Error)
+kafka_errors.kafka_errors.setdefault(_INVALID_RECORD, kafka_errors.PolicyViolationError)
 InvalidRecordError = kafka_errors.for_code(_INVALID_RECORD)
 """A broker refuses a message itself, as a compacted topic refuses one without a key. The client does not know this code
-and would report an unknown error, which looks as if it could pass. The class of the client, if it has one."""
+and would report an unknown error, which looks as if it could pass. The class of the client, if it has one; otherwise
+that of a refused request, which no broker returns to a producer."""
 
-_NEW_FORMAT = 2
-"""First version of the record format that has headers."""
+_NEW_FORMAT = 2  # first version of the record format that has headers
 
 
 def tolerate_invalid_header_names() -> bool:
@@ -142,14 +135,13 @@ class _PlainRecords(fetcher.PartitionRecords):  # type: ignore[misc] # the clien
 _TRANSACTIONAL = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
 
 
-class LostResponseError(kafka_errors.KafkaError):  # type: ignore[misc] # the client has no types
-    """The broker did not respond to a request of a transaction, which may have been processed or not."""
+LOST_RESPONSE = "no response to a request of a transaction, which may have been processed or not"
 
 
 def send_requests_once(producer: AIOKafkaProducer) -> None:
     """Make a producer fail where it would send a request of a transaction again.
 
-    After that every call of the producer raises `LostResponseError`, and nothing more is sent.
+    After that every call of the producer raises a `KafkaError` with `LOST_RESPONSE`, and nothing more is sent.
     """
     send = producer.client.send
 
@@ -168,7 +160,7 @@ def send_requests_once(producer: AIOKafkaProducer) -> None:
 
 def _end(producer: AIOKafkaProducer) -> None:
     """Fail the transaction and all messages that wait, and stop the task that sends."""
-    error = LostResponseError()
+    error = kafka_errors.KafkaError(LOST_RESPONSE)
     producer._message_accumulator.fail_all(error)  # noqa: SLF001 - as said above
     producer._txn_manager.fatal_error(error)  # noqa: SLF001
     # Messages that have failed are still in the queue of this task.

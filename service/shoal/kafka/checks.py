@@ -21,7 +21,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.formats import fixed_texts
-from shoal.kafka.client import Operation, broker_error, describe_missing, operations_on
+from shoal.kafka.client import Operation, broker_error, describe_missing, named_topics, operations_on
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.topics import allowed_operations, ask_again_unless, settings_by_input
 from shoal.observability import logger
@@ -30,7 +30,6 @@ from shoal.scales import SCALES
 from shoal.settings import settings_error
 
 __all__ = [
-    "BATCH_BYTES",
     "TopicLayout",
     "UncheckedSettings",
     "broker_configs",
@@ -42,10 +41,8 @@ __all__ = [
 ]
 
 _ALL, _DESCRIBE = 1 << 2, 1 << 8
-_BITS: dict[Operation, int] = {"READ": 1 << 3, "WRITE": 1 << 4}
-"""Bits of Kafka's operations on a topic."""
-_TRANSACTION = 1
-"""Type of coordinator in Kafka's protocol."""
+_BITS: dict[Operation, int] = {"READ": 1 << 3, "WRITE": 1 << 4}  # bits of Kafka's operations on a topic
+_TRANSACTION = 1  # type of coordinator in Kafka's protocol
 
 Question: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -55,8 +52,8 @@ async def find_missing_permissions(
 ) -> list[Fault]:
     """Return what the principal lacks of the least permissions of a worker, with what to grant.
 
-    The last part of a field in ``topics`` is the role of its topic. The list is empty if nothing is missing, if the
-    broker has no ACLs, or if it does not say.
+    The last part of a field in ``topics`` is the role of its topic. The list is empty if the broker has no ACLs, or
+    does not say.
     """
     allowed = await allowed_operations(client, sorted(set(topics.values())))
     faults = list(_about_topics(topics, allowed))
@@ -136,14 +133,12 @@ async def _configs(
     return found
 
 
-BATCH_BYTES = 1 << 20
-"""Largest batch, unless a topic accepts less."""
+BATCH_BYTES = 1 << 20  # largest batch, unless a topic accepts less
 
 OVERHEAD_BYTES = 1 << 14
 """Allowance for what is published besides unchanged fields and categories: numbers, names, the batch header."""
 
-COPY_BYTES = 8192
-"""Room for one message of the copy of the progress: the offset metadata, names, and the batch header."""
+COPY_BYTES = 8192  # room for one message of the copy of the progress: the offset metadata, names, and the batch header
 
 _COPY = ("kafka", "progress_copy")
 
@@ -163,7 +158,7 @@ async def preflight(
 
     Settings that the principal may not see are not checked; ``unchecked`` warns of them.
     """
-    topics = _named_topics(settings)
+    topics = named_topics(settings)
     found = await partitions_of(client, topics.values())
     counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
     written = sorted({topic for path, topic in topics.items() if path[-1] != "input" and topic in counts})
@@ -174,7 +169,9 @@ async def preflight(
         *_faults_of_topics(topics, counts, configs),
         *_about_sizes(topics, limits, policy, settings),
         *_about_broker(of_broker or {}, settings),
-        *await find_missing_permissions(client, settings, _existing(topics, counts)),
+        *await find_missing_permissions(
+            client, settings, {path: topic for path, topic in topics.items() if topic in counts}
+        ),
     ]
     if faults:
         raise settings_error([(fault.path, fault.message) for fault in faults], policy)
@@ -188,10 +185,7 @@ async def preflight(
 def check_policy(policy: Policy, source: str) -> None:
     """Run the checks of a policy for Kafka that need no broker.
 
-    Raises
-    ------
-    PolicyError
-        Offset metadata under this policy could exceed their limit.
+    Raises `PolicyError` if offset metadata under this policy could exceed their limit.
     """
     faults = [] if policy.kafka is None or policy.stream is None else list(_about_policy(policy))
     if faults:
@@ -201,19 +195,18 @@ def check_policy(policy: Policy, source: str) -> None:
 async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> dict[str, list[int]]:
     """Return the partitions of every visible topic; a request for one by its name could create it.
 
-    If a topic that is needed is not among them, the answer after a second counts: a random broker answers, and one that
-    starts may not know all topics yet.
+    If one that is needed is missing, the answer after a second counts: a broker that starts may not know all topics
+    yet.
     """
-    return await ask_again_unless(lambda found: found.keys() >= set(needed), lambda: _described(client))
 
+    async def described() -> dict[str, list[int]]:
+        return {
+            topic["topic"]: sorted(one["partition"] for one in topic["partitions"])
+            for topic in await client.describe_topics()
+            if not topic["error_code"]
+        }
 
-async def _described(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
-    described = await client.describe_topics()
-    return {
-        topic["topic"]: sorted(one["partition"] for one in topic["partitions"])
-        for topic in described
-        if not topic["error_code"]
-    }
+    return await ask_again_unless(lambda found: found.keys() >= set(needed), described)
 
 
 def _warn_of_unchecked(
@@ -245,22 +238,6 @@ def _about_policy(policy: Policy) -> Iterator[Fault]:
         yield Fault((), str(error))
 
 
-def _named_topics(settings: KafkaSection) -> dict[FieldPath, str]:
-    """Return the topics by the fields that name them. The last part of a field is the role of its topic."""
-    roles = ("input", "output")
-    named: dict[FieldPath, str | None] = {("kafka", role): getattr(settings, role) for role in roles}
-    for number, pair in enumerate(settings.topics or []):
-        named |= {("kafka", "topics", str(number), role): getattr(pair, role) for role in roles}
-    named |= {
-        ("kafka", role): getattr(settings, role) for role in ("quarantine", "clusters", "evidence", "progress_copy")
-    }
-    return {path: topic for path, topic in named.items() if topic}
-
-
-def _existing(topics: Mapping[FieldPath, str], counts: Mapping[str, int]) -> dict[FieldPath, str]:
-    return {path: topic for path, topic in topics.items() if topic in counts}
-
-
 def _faults_of_topics(
     topics: Mapping[FieldPath, str], counts: dict[str, int], configs: dict[str, dict[str, str]]
 ) -> Iterator[Fault]:
@@ -278,8 +255,11 @@ def _faults_of_topics(
     for path, target in _outputs(topics):
         source = topics[*path[:-1], "input"]
         if source in counts and target in counts and counts[target] < counts[source]:
-            few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
-            yield Fault(path, f"topic {target} has {few}, the input {counts[source]}: add partitions")
+            yield Fault(path, _too_few(target, counts[target], f"the input {counts[source]}"))
+
+
+def _too_few(topic: str, count: int, wanted: str) -> str:
+    return f"topic {topic} has {count} partition{'s' if count > 1 else ''}, {wanted}: add partitions"
 
 
 def _about_copy(topics: Mapping[FieldPath, str], counts: dict[str, int], config: dict[str, str]) -> Iterator[Fault]:
@@ -289,8 +269,7 @@ def _about_copy(topics: Mapping[FieldPath, str], counts: dict[str, int], config:
         yield Fault(_COPY, f"topic {topic} is not compacted only: set its cleanup.policy to compact, without delete")
     largest = max((counts.get(name, 0) for path, name in topics.items() if path[-1] == "input"), default=0)
     if counts[topic] < largest:
-        few = f"{counts[topic]} partition{'s' if counts[topic] > 1 else ''}"
-        yield Fault(_COPY, f"topic {topic} has {few}, an input {largest}: add partitions")
+        yield Fault(_COPY, _too_few(topic, counts[topic], f"an input {largest}"))
     if int(config.get("max.message.bytes") or COPY_BYTES) < COPY_BYTES:
         yield Fault(_COPY, f"topic {topic} takes less than {COPY_BYTES} bytes at once: raise its max.message.bytes")
 

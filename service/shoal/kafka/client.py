@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -26,24 +25,20 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import (
-    LostResponseError,
+    LOST_RESPONSE,
     plain_record_options,
     send_requests_once,
     tolerate_invalid_header_names,
 )
-from shoal.kafka.credentials import CredentialFileError, TokenProvider, find_certificate_faults, forget_token, secret_of
+from shoal.kafka.credentials import TokenProvider, credential_fault, find_certificate_faults, forget_token, secret_of
 from shoal.observability import logger, raise_location
-from shoal.policy import KafkaSection
+from shoal.policy import FieldPath, KafkaSection
 
 __all__ = [
     "CLIENT_ERRORS",
     "TELL_EVERY_S",
-    "LeaderAwayError",
-    "NotOpenedError",
-    "NotStartedError",
     "NotYetError",
     "Operation",
-    "TlsRefusedError",
     "admin",
     "broker_cluster_id",
     "broker_error",
@@ -51,26 +46,27 @@ __all__ = [
     "connection_timeout_ms",
     "consumer",
     "describe_missing",
-    "describe_refusal",
+    "join_reasons",
     "join_refusals",
     "leader_answer",
+    "leader_away",
     "log_bounds",
+    "log_end",
     "meanwhile",
     "named_text",
+    "named_topics",
     "operations_on",
     "producer",
     "reading",
     "stop",
     "task_exception",
-    "telling",
     "to_shoal_error",
     "transaction_error",
     "transactional_id",
     "unfit_setting",
 ]
 
-MAX_NAMES = 8
-"""Most partitions that a message names for one text."""
+MAX_NAMES = 8  # most partitions that a message names for one text
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -78,8 +74,7 @@ _NUMBERS = re.compile(r"\d+")
 def join_refusals(refusals: Iterable[tuple[TopicPartition, str]]) -> str:
     """Return one message for the refusals of partitions, one line for each kind of refusal of a topic.
 
-    Texts that differ only in numbers (partition, offsets) are of one kind. The first text of a kind stands for all, and
-    the other partitions are named after it, in the given order.
+    Texts that differ only in numbers are of one kind: the first stands for all, and the other partitions are named.
     """
     kinds: dict[tuple[str, str], list[tuple[TopicPartition, str]]] = {}
     for tp, text in refusals:
@@ -108,32 +103,23 @@ class NotYetError(BrokerUnavailableError):
 
     It is raised before the first transaction of an attempt. The next attempt has a new producer, which fences that of
     this one, and reads the committed state again. So a consumer loop may try again while its other partitions go on.
+    ``waited_s`` is how long the producer of the partition could not start (s), 0 if it could; ``state`` what `shoal
+    progress` says of a copy that cannot be read.
     """
 
-
-class NotStartedError(NotYetError):
-    """A producer could not start in ``waited_s``, although the broker may answer other requests."""
-
-    def __init__(self, message: str, waited_s: float) -> None:
+    def __init__(self, message: str, *, waited_s: float = 0.0, state: str = "") -> None:
         super().__init__(message)
-        self.waited_s = waited_s
+        self.waited_s, self.state = waited_s, state
 
 
-class LeaderAwayError(NotYetError):
-    """The leader of a partition does not answer: of the input, or of a topic that is read at its opening."""
-
-    def __init__(self, tp: TopicPartition) -> None:
-        super().__init__(
-            f"{tp.topic}-{tp.partition}: no leader answers; look whether its broker runs and can be reached"
-        )
+def leader_away(tp: TopicPartition) -> NotYetError:
+    """Return the error for a partition whose leader does not answer."""
+    return NotYetError(f"{tp.topic}-{tp.partition}: no leader answers; look whether its broker runs and can be reached")
 
 
-class NotOpenedError(BrokerUnavailableError):
-    """Some partitions of the input could not be opened, for these ``reasons``, and nothing else went wrong."""
-
-    def __init__(self, reasons: Mapping[TopicPartition, BrokerUnavailableError]) -> None:
-        super().__init__(join_refusals((tp, named_text(tp, reason)) for tp, reason in reasons.items()))
-        self.reasons = dict(reasons)
+def join_reasons(reasons: Mapping[TopicPartition, Exception]) -> str:
+    """Return one message for the reasons why partitions of the input could not be opened."""
+    return join_refusals((tp, named_text(tp, reason)) for tp, reason in reasons.items())
 
 
 def named_text(tp: TopicPartition, error: Exception) -> str:
@@ -144,15 +130,15 @@ def named_text(tp: TopicPartition, error: Exception) -> str:
 
 @asynccontextmanager
 async def leader_answer(tp: TopicPartition) -> AsyncIterator[None]:
-    """Limit the time of a request to the leader of a partition; the client itself asks again for 40 s.
+    """Limit the time of a request to the leader of a partition; raises `leader_away`.
 
-    Raises `LeaderAwayError` if it has not answered in this time.
+    The client itself asks again for 40 s.
     """
     try:
         async with asyncio.timeout(ANSWER_S):
             yield
     except (TimeoutError, kafka_errors.KafkaTimeoutError):
-        raise LeaderAwayError(tp) from None
+        raise leader_away(tp) from None
 
 
 LONGEST_MS, SHORTEST_MS = 10_000, 1000
@@ -162,15 +148,13 @@ LONGEST_MS, SHORTEST_MS = 10_000, 1000
 def connection_timeout_ms(settings: KafkaSection) -> int:
     """Return the time limit of one connection and of one request (ms).
 
-    All addresses together take at most ``patience_s``, if that is at least a second for each: a broker that swallows
-    packets is noticed by this time alone.
+    A broker that swallows packets is noticed by this time alone, so all addresses together take at most ``patience_s``.
     """
     address_count = len(str(settings.bootstrap_servers).split(","))
     return int(max(SHORTEST_MS, min(LONGEST_MS, settings.patience_s * 1000 / address_count)))
 
 
-TELL_EVERY_S = 9.0
-"""Time between two lines (s): nothing is silent for ten seconds."""
+TELL_EVERY_S = 9.0  # time between two lines (s): nothing is silent for ten seconds
 
 log = logger("kafka")
 
@@ -197,21 +181,18 @@ async def _tell(event: str, fields: dict[str, object]) -> None:
         log.warning(event, **fields, since_s=round(time.monotonic() - began_s, 3))
 
 
-_HAS_EXPIRED = 10
-"""Code of OpenSSL for a certificate that has expired."""
-
-
-class TlsRefusedError(BrokerError):
-    """One side of a TLS connection refuses the other: the first start ends, and a later one is tried again."""
+_HAS_EXPIRED = 10  # code of OpenSSL for a certificate that has expired
 
 
 def unfit_setting(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
-    """Return the error to raise if a connection failed for its mechanism, protocol or certificates; None otherwise.
+    """Return the error to raise if a connection failed for credentials, protocol or certificates; None otherwise.
 
-    The text of the client's error is not used. The result is retriable if the broker closed the connection: a broker
-    that is just stopping does the same.
+    It is retriable if the broker closed the connection: a broker that is just stopping does the same.
     """
     protocol = settings.security_protocol
+    if isinstance(error, (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError)):
+        forget_token(settings)
+        return _refused_credentials(settings)
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
         mechanism = settings.sasl_mechanism or "PLAIN"
         return BrokerError(f"the broker at {address} does not take {mechanism}: set another kafka.sasl_mechanism")
@@ -220,7 +201,9 @@ def unfit_setting(error: BaseException, settings: KafkaSection, address: str) ->
             f"the broker takes no SASL at {address}: check kafka.security_protocol, {protocol}, and the port"
         )
     if isinstance(error, ssl.SSLError):
-        return TlsRefusedError(_about_tls(error))
+        refused_tls = BrokerError(_about_tls(error))
+        refused_tls.may_pass = True
+        return refused_tls
     is_closed = isinstance(error, (kafka_errors.KafkaConnectionError, ConnectionError))
     if is_closed and not isinstance(error, ConnectionRefusedError):
         has_no_certificate = protocol == "SSL" and settings.ssl_certfile is None
@@ -252,7 +235,7 @@ _OPERATIONS: dict[str, tuple[Operation, ...]] = {"input": ("READ",), "quarantine
 
 
 def operations_on(role: str) -> tuple[Operation, ...]:
-    """Return the operations that a worker needs on a topic of this role, such as ``"output"``."""
+    """Return the operations that a worker needs on a topic of this role."""
     return _OPERATIONS.get(role, ("READ", "WRITE"))
 
 
@@ -264,8 +247,7 @@ def describe_missing(topic: str, operations: Sequence[Operation]) -> str:
 def describe_refusal(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str | None:
     """Return the message for an authorization error of a client; None for another error.
 
-    Of the error's text, only names that the settings contain are used. ``operation`` is what the client was doing: a
-    consumer reads, a producer writes. On an input it is READ in any case, because a producer only commits its offsets.
+    Of the error's text, only names of the settings are used. On an input the operation is READ in any case.
     """
     if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
         return _about_topics(error, settings, operation)
@@ -282,13 +264,14 @@ def describe_refusal(error: BaseException, settings: KafkaSection | None, operat
 
 
 def _about_topics(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str:
-    own: dict[str, bool] = _topics(settings) if settings is not None else {}
+    inputs = [] if settings is None else _inputs(settings)
+    own = set() if settings is None else set(named_topics(settings).values())
     named = {name for part in error.args for name in ([part] if isinstance(part, str) else part)}
-    refused = sorted(named & set(own))
+    refused = sorted(named & own)
     if not refused:
         candidates = f" {', '.join(sorted(own))}" if own else ""
         return f"the principal may not {operation} one of the topics{candidates}: grant {operation} on it in the ACLs"
-    wanted = {topic: "READ" if own[topic] else operation for topic in refused}
+    wanted = {topic: "READ" if topic in inputs else operation for topic in refused}
     grants = [
         f"{kind} on topic{'s' if len(topics) > 1 else ''} {', '.join(topics)}"
         for kind in sorted(set(wanted.values()))
@@ -297,24 +280,25 @@ def _about_topics(error: BaseException, settings: KafkaSection | None, operation
     return f"the principal may not use topic {', '.join(refused)}: grant {' and '.join(grants)} in the ACLs"
 
 
+def named_topics(settings: KafkaSection) -> dict[FieldPath, str]:
+    """Return the topics by the fields that name them. The last part of a field is the role of its topic."""
+    named: dict[FieldPath, str | None] = {("kafka", role): getattr(settings, role) for role in ("input", "output")}
+    for number, pair in enumerate(settings.topics or []):
+        named |= {("kafka", "topics", str(number), role): getattr(pair, role) for role in ("input", "output")}
+    for role in ("quarantine", "clusters", "evidence", "progress_copy"):
+        named["kafka", role] = getattr(settings, role)
+    return {path: topic for path, topic in named.items() if topic}
+
+
 def _inputs(settings: KafkaSection) -> list[str]:
     """Return the input of a pair of topics, or of all pairs."""
-    found = [settings.input] if settings.input is not None else [pair.input for pair in settings.topics or ()]
-    return [topic for topic in found if topic is not None]
-
-
-def _topics(settings: KafkaSection) -> dict[str, bool]:
-    """Return every topic that the settings name, and whether it is an input."""
-    pairs = settings.topics or ()
-    written = (settings.output, settings.quarantine, settings.clusters, settings.evidence, settings.progress_copy)
-    found = {topic: False for topic in (*written, *(pair.output for pair in pairs)) if topic is not None}
-    inputs = [*_inputs(settings), *(str(pair.input) for pair in pairs)]
-    return found | dict.fromkeys(inputs, True)
+    inputs = {path: topic for path, topic in named_topics(settings).items() if path[-1] == "input"}
+    own = inputs.get(("kafka", "input"))
+    return [own] if own is not None else list(inputs.values())
 
 
 CLOSE_S = 2.0
-REFUSAL_MS = 5000
-"""Time limit of a request while it is found out why no client could start (ms)."""
+REFUSAL_MS = 5000  # time limit of a request while it is found out why no client could start (ms)
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
 
@@ -347,7 +331,6 @@ def broker_error(
 ) -> BrokerError:
     """Return the error to raise in place of a client's; it quotes nothing of the client's text.
 
-    The message names the brokers of the settings. Of a refused permission it names the resource and the operation;
     ``operation`` is what the client was doing with its topics.
     """
     if isinstance(error, BrokerError):
@@ -361,7 +344,7 @@ def broker_error(
         for kind, words in _FINAL.items():
             if isinstance(known, kind):
                 return BrokerError(words)
-    if any(isinstance(known, LostResponseError) for known in (error, error.__cause__)):
+    if any(known is not None and LOST_RESPONSE in known.args for known in (error, error.__cause__)):
         return BrokerUnavailableError(_lost_response(settings))
     return BrokerUnavailableError(_no_connection(error, settings))
 
@@ -385,11 +368,10 @@ def _lost_response(settings: KafkaSection | None) -> str:
     )
 
 
-def task_exception(task: asyncio.Task[None]) -> BaseException | None:
+def task_exception(task: asyncio.Task[Any]) -> BaseException | None:
     """Return the error that a task ended with; None if it ended normally or was cancelled on request.
 
-    A task that ends with a cancellation that was not requested has failed: the client itself raises cancellations when
-    a connection breaks. If they counted as a normal end, a worker would exit with 0.
+    The client itself raises cancellations when a connection breaks. As a normal end, they would end a worker with 0.
     """
     if task.cancelled():
         return None if task.cancelling() else asyncio.CancelledError()
@@ -423,7 +405,7 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
                 password=password,
             )
         except (OSError, ValueError):
-            raise CredentialFileError(_certificate_faults(settings)) from None
+            raise credential_fault(_certificate_faults(settings)) from None
     if settings.security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
         if settings.sasl_mechanism == "OAUTHBEARER":
@@ -449,10 +431,7 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
 
 @asynccontextmanager
 async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:  # noqa: ANN401 - as above
-    """Open a `consumer` for the length of the context. A cancelled start closes it.
-
-    Raises `BrokerError` if the principal may not read a topic.
-    """
+    """Open a `consumer` for the length of the context, or raise `BrokerError` if the principal may not read a topic."""
     reader = consumer(settings, **options)
     try:
         await reader.start()
@@ -464,16 +443,21 @@ async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKa
         await stop(reader, CLOSE_S)
 
 
+async def log_end(reader: AIOKafkaConsumer, tp: TopicPartition) -> int:
+    """Return the end of the log of a partition; raises as `leader_answer`."""
+    async with leader_answer(tp):
+        return int((await reader.end_offsets([tp]))[tp])
+
+
 async def log_bounds(reader: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, int]:
     """Return the first offset of the log of a partition, and its end; raises as `leader_answer`."""
     async with leader_answer(tp):
-        return int((await reader.beginning_offsets([tp]))[tp]), int((await reader.end_offsets([tp]))[tp])
+        return int((await reader.beginning_offsets([tp]))[tp]), await log_end(reader, tp)
 
 
 def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKafkaProducer:
-    """Build the transactional producer of one input partition.
+    """Build the transactional producer of one input partition, which fences the one that started before it.
 
-    There is one transactional id for each group and input partition: the producer that starts last fences the others.
     A request of a transaction is sent once: a producer that gets no response fails.
     """
     client = AIOKafkaProducer(
@@ -534,7 +518,7 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
         except socket.gaierror:
             unknown_hosts.append(host)
         except CLIENT_ERRORS as error:
-            return _refusal_of(error, settings, f"{host}:{port}")
+            return unfit_setting(error, settings, f"{host}:{port}")
         return None
 
     addresses = collect_hosts(options.pop("bootstrap_servers"))
@@ -547,36 +531,24 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
     )
 
 
-def _refusal_of(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
-    """Return the error to raise if a connection failed for its credentials, certificates or protocol."""
-    if isinstance(error, (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError)):
-        forget_token(settings)
-        refused = f"the broker refused the credentials: check {_credential_names(settings)}"
-        if _has_secret_files(settings):
-            return BrokerUnavailableError(f"{refused}; their files are read again")
-        return BrokerError(refused)
-    return unfit_setting(error, settings, address)
+_READ_ANEW = ("sasl_username_file", "sasl_password_file", "sasl_oauth_token_file", "sasl_oauth_command")
+"""Files and a command: other credentials may be there later."""
+_CREDENTIALS = (
+    *("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file", "sasl_oauth_token"),
+    *("sasl_oauth_token_file", "sasl_oauth_command", "ssl_certfile", "sasl_mechanism"),
+)
 
 
-def _credential_names(settings: KafkaSection) -> str:
-    """Return the names of the settings that say who the user is, as far as they are set."""
-    kinds = ("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file")
-    tokens = ("sasl_oauth_token", "sasl_oauth_token_file", "sasl_oauth_command", "ssl_certfile")
-    named = [f"kafka.{name}" for name in (*kinds, *tokens, "sasl_mechanism") if getattr(settings, name)]
-    return ", ".join(named) or "kafka.security_protocol"
-
-
-def _has_secret_files(settings: KafkaSection) -> bool:
-    """Whether credentials are read from files or printed by a command, so that others may be there later."""
-    names = ("sasl_username_file", "sasl_password_file", "sasl_oauth_token_file", "sasl_oauth_command")
-    return any(getattr(settings, name) for name in names)
+def _refused_credentials(settings: KafkaSection) -> BrokerError:
+    named = [f"kafka.{name}" for name in _CREDENTIALS if getattr(settings, name)]
+    refused = f"the broker refused the credentials: check {', '.join(named) or 'kafka.security_protocol'}"
+    if any(getattr(settings, name) for name in _READ_ANEW):
+        return BrokerUnavailableError(f"{refused}; their files are read again")
+    return BrokerError(refused)
 
 
 async def broker_cluster_id(settings: KafkaSection) -> str | None:
-    """Return the id of the Kafka cluster at these settings; None if its brokers do not give one.
-
-    Addresses do not identify a cluster: it has many.
-    """
+    """Return the id of the Kafka cluster at these settings; None if its brokers do not give one."""
     async with admin(settings) as client:
         return await client_cluster_id(client._client)  # noqa: SLF001 - not reachable otherwise
 
@@ -591,8 +563,7 @@ async def client_cluster_id(client: Any) -> str | None:  # noqa: ANN401 - the cl
 async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) -> None:
     """Stop a client; close its connections if the broker does not answer in time.
 
-    A client that is not stopped keeps running: a consumer keeps its membership and its partitions, a producer keeps
-    sending.
+    Else a consumer would keep its membership and its partitions, and a producer would keep sending.
     """
     stopping = asyncio.ensure_future(client.stop())
     try:
@@ -610,10 +581,7 @@ async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) ->
 
 
 def transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> BaseException | None:
-    """Return the error of the last transaction of a client; None if there is none.
-
-    This also retrieves it: asyncio logs errors that nothing has retrieved.
-    """
+    """Return the error of the last transaction of a client, or None; asyncio logs errors that nothing has retrieved."""
     manager = getattr(client, "_txn_manager", None)
     waiter = None if manager is None else manager.wait_for_transaction_end()
     if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
@@ -622,16 +590,13 @@ def transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> BaseExcept
 
 
 def _retrieve_errors_of_batches(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Retrieve the errors of batches that a failed producer has not sent.
-
-    The producer sets its error, such as a fencing, also on a future of each batch for which nothing waits. The call
-    that sent the batch has raised it already, so asyncio would log it as unhandled in addition.
-    """
+    """Retrieve the errors of batches that a failed producer has not sent: asyncio would log them in addition."""
     unsent = getattr(getattr(client, "_message_accumulator", None), "_batches", {})
-    for batch in chain.from_iterable(unsent.values()):
-        for waiter in (batch.future, batch._drain_waiter):  # noqa: SLF001 - not reachable otherwise
-            if waiter.done() and not waiter.cancelled():
-                waiter.exception()
+    for batches in unsent.values():
+        for batch in batches:
+            for waiter in (batch.future, batch._drain_waiter):  # noqa: SLF001 - not reachable otherwise
+                if waiter.done() and not waiter.cancelled():
+                    waiter.exception()
 
 
 def _network(client: AIOKafkaConsumer | AIOKafkaProducer) -> Any:  # noqa: ANN401 - the client has no types

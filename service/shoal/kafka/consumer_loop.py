@@ -39,8 +39,7 @@ from shoal.policy import KafkaSection, Policy
 
 __all__ = ["ConsumerLoop", "Poller", "Worker", "wait_until_no_members"]
 
-POLL_S = 0.05
-"""Longest poll (s)."""
+POLL_S = 0.05  # longest poll (s)
 POLL_RECORDS = 2048
 PACE_S, PACE_SHARE = 0.04, 0.25
 """There are at most two polls with messages in this time (s), or in this share of the commit interval if that is less.
@@ -48,20 +47,16 @@ PACE_S, PACE_SHARE = 0.04, 0.25
 Two, because the client fetches as soon as its messages are taken, and fetches no more until these are taken too. After
 a pause the first poll returns what arrived at the start of the pause, and the second what arrived during it.
 """
-GATHER_SHARE = 0.125
-"""The second poll comes after this share of that time, so that all brokers have answered."""
-BEHIND_RECORDS = 100
-"""With so many offsets between a task and the end of its log, the poller does not pause."""
+GATHER_SHARE = 0.125  # the second poll comes after this share of that time, so that all brokers have answered
+BEHIND_RECORDS = 100  # with so many offsets between a task and the end of its log, the poller does not pause
 
 
 class Poller:
     """Polls a consumer for the tasks of a loop.
 
-    A poll without messages ends when a commit is due, or when a transaction ends after which another commit is due or a
-    task is no longer full. Otherwise decisions would wait for up to `POLL_S` more than the commit interval.
-
-    A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has fetched of a paused
-    partition, and would fetch it again at each resume.
+    A poll without messages ends when a task has something to do: decisions would else wait for up to `POLL_S` more than
+    the commit interval. A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has
+    fetched of a paused partition, and would fetch it again at each resume.
     """
 
     def __init__(self, tasks: TaskManager, commit_interval_s: float) -> None:
@@ -143,20 +138,14 @@ Punctuation = Callable[[], Coroutine[Any, Any, None]]
 class Punctuator:
     """Runs the punctuations of tasks, at most one of each task at a time.
 
-    A punctuation that flushes waits for two transactions, one after the other. If the loop waited for it, the records
-    of all other partitions would wait too. Each task has its own producer and sends one transaction at a time, so that
-    there are never more transactions than tasks.
-
-    Guarantee: the order of what one task does is not changed. A task holds its lock while it flushes.
+    A punctuation that flushes waits for two transactions. If the loop waited for it, the records of all other
+    partitions would wait too. Guarantee: the order of what one task does is not changed, because it holds its lock
+    while it flushes.
     """
 
     def __init__(self) -> None:
-        self._flushing: dict[PartitionTask, asyncio.Task[None]] = {}
-
-    @property
-    def flushing(self) -> Mapping[PartitionTask, asyncio.Task[None]]:
+        self.flushing: dict[PartitionTask, asyncio.Task[None]] = {}
         """The tasks whose punctuation has not ended yet."""
-        return self._flushing
 
     async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
         """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction.
@@ -164,25 +153,25 @@ class Punctuator:
         Raises the error of a punctuation of this run or an earlier one.
         """
         for task, punctuate in punctuations.items():
-            if task not in self._flushing:
-                self._flushing[task] = asyncio.create_task(punctuate())
+            if task not in self.flushing:
+                self.flushing[task] = asyncio.create_task(punctuate())
         await asyncio.sleep(0)  # each new one runs until it has to wait
         self._remove_ended()
 
     async def finish(self) -> None:
         """Wait for all punctuations; raises the error of one that failed."""
-        await asyncio.gather(*self._flushing.values())
+        await asyncio.gather(*self.flushing.values())
 
     async def cancel(self) -> None:
         """Cancel the punctuations that have not ended."""
-        for punctuation in self._flushing.values():
+        for punctuation in self.flushing.values():
             punctuation.cancel()
-        await asyncio.gather(*self._flushing.values(), return_exceptions=True)
-        self._flushing.clear()
+        await asyncio.gather(*self.flushing.values(), return_exceptions=True)
+        self.flushing.clear()
 
     def _remove_ended(self) -> None:
-        ended = [task for task, punctuation in self._flushing.items() if punctuation.done()]
-        errors = [task_exception(self._flushing.pop(task)) for task in ended]
+        ended = [task for task, punctuation in self.flushing.items() if punctuation.done()]
+        errors = [task_exception(self.flushing.pop(task)) for task in ended]
         for error in errors:
             if error is not None:
                 raise error
@@ -197,20 +186,17 @@ TOLD_AFTER_S, TOLD_EVERY_S = 5.0, 10.0
 log = logger("kafka")
 
 
-async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSection) -> None:
+async def wait_until_no_members(admin_client: AIOKafkaAdminClient, settings: KafkaSection) -> None:
     """Return when the group has no members; wait for members that were killed, and for static ones that have stopped.
 
-    The broker lists such a member until its session timeout has passed. A running worker renews its session. So after
-    this time, and some seconds for workers that are just stopping, a member is a running worker, or one that was killed
-    meanwhile: then `InputError` is raised, and nothing was fenced, read or committed. If the coordinator does not
-    answer for ``patience_s``, although the broker does, `BrokerError` is raised.
-
-    A worker that joins after the last answer is not noticed here. It fences the drain as soon as it opens the
-    partitions. READ on the group is enough: it includes DESCRIBE.
+    After the session timeout, and some seconds for workers that are just stopping, a member is a running worker, or one
+    that was killed meanwhile: then `InputError` is raised, and nothing was fenced, read or committed. If the
+    coordinator does not answer for ``patience_s``, although the broker does, `BrokerError` is raised. A worker that
+    joins after the last answer fences the drain as soon as it opens the partitions.
     """
     timeout_s = settings.session_timeout_ms / 1000 + MARGIN_S
     deadline_s, told_s = time.monotonic() + timeout_s, -math.inf
-    while count := await _member_count(admin, settings):
+    while count := await _member_count(admin_client, settings):
         now_s = time.monotonic()
         if now_s >= deadline_s:
             members = f"{count} member{'s' if count > 1 else ''}"
@@ -227,13 +213,13 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
         await asyncio.sleep(GROUP_POLL_S)
 
 
-async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> int:
+async def _member_count(admin_client: AIOKafkaAdminClient, settings: KafkaSection) -> int:
     """Return how many members the coordinator lists, in whichever state the group is; 0 for an unknown group."""
     began_s, patience_s = time.monotonic(), max(settings.patience_s, TOLD_AFTER_S)
     tell_at_s = began_s + TOLD_AFTER_S
     while True:
         try:
-            return await _listed_count(admin, str(settings.group))
+            return await _listed_count(admin_client, str(settings.group))
         except kafka_errors.KafkaError as error:
             # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
             if not error.retriable:
@@ -253,8 +239,8 @@ async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> i
         await asyncio.sleep(GROUP_POLL_S)
 
 
-async def _listed_count(admin: AIOKafkaAdminClient, group: str) -> int:
-    (response,) = await admin.describe_consumer_groups([group])
+async def _listed_count(admin_client: AIOKafkaAdminClient, group: str) -> int:
+    (response,) = await admin_client.describe_consumer_groups([group])
     ((code, _, _, _, _, members, *_),) = response.groups
     if code:
         raise kafka_errors.for_code(code)(group)
@@ -268,12 +254,11 @@ METADATA_AGE_MS = 10_000
 """After this time a group member reads the metadata of the inputs again (ms): it assigns partitions by them."""
 
 
-class ConsumerLoop:
+class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
     """Polls and drives the tasks while this worker is a group member.
 
     With ``start.drain`` it reads all partitions once without joining the group, which must not have members. It waits
-    for ``compiling``, the compilation of the kernels, before it joins the group or takes partitions; an error there
-    ends the loop at once. ``stopping`` is set to end it.
+    for ``compiling``, the compilation of the kernels, before it takes partitions. ``stopping`` is set to end it.
     """
 
     def __init__(
@@ -295,6 +280,8 @@ class ConsumerLoop:
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
         self._may_hold_partitions = self._has_ended = False
+        self._admin_client: AIOKafkaAdminClient = None
+        self._consumer: AIOKafkaConsumer = None
 
     async def run(self) -> None:
         """Work until stopped or drained; raises the error that ended the loop."""
@@ -326,18 +313,16 @@ class ConsumerLoop:
         if (error := task_exception(background)) is not None:
             self.fail(error)
 
-    # ------------------------------------------------------------------ join, work, leave
-
     async def _work(self) -> None:
         settings = self._settings
-        async with admin(settings) as admin_client:
+        async with admin(settings) as self._admin_client:
             self._tasks.layout = await preflight(
-                admin_client, self._context.policy, settings, self._context.unchecked_settings
+                self._admin_client, self._context.policy, settings, self._context.unchecked_settings
             )
             self._liveness.note_answer()
-            kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
+            self._consumer = consumer(settings) if self._drains else self._group_consumer()
             watching = asyncio.create_task(
-                self._tasks.watch_brokers(admin_client, kafka_consumer, self._liveness, self._credentials)
+                self._tasks.watch_brokers(self._admin_client, self._consumer, self._liveness, self._credentials)
             )
             watching.add_done_callback(self._on_background_end)
             has_ended_normally = False
@@ -346,21 +331,23 @@ class ConsumerLoop:
                     await asyncio.wait({self._compiling})
                     self._compiling.result()
                 if self._drains:
-                    await wait_until_no_members(admin_client, settings)
+                    await wait_until_no_members(self._admin_client, settings)
                 self._may_hold_partitions = True
+                if not self._drains:
+                    self._consumer.subscribe(self._inputs, listener=self)
+                await self._consumer.start()
                 if self._drains:
-                    await self._assign_all(admin_client, kafka_consumer)
-                else:
-                    kafka_consumer.subscribe(
-                        self._inputs, listener=_RebalanceListener(self, admin_client, kafka_consumer)
-                    )
-                    await kafka_consumer.start()
+                    # Without joining the group: a drain must not wait for members that died.
+                    counts = self._tasks.layout.partitions
+                    every = [TopicPartition(topic, number) for topic in self._inputs for number in range(counts[topic])]
+                    self._consumer.assign(every)
+                    await self.on_partitions_assigned(every)
                 self._health.joined = True
-                await self._read(kafka_consumer)
+                await self._read()
                 has_ended_normally = True
             finally:
                 watching.cancel()
-                await self._leave(kafka_consumer, commit=has_ended_normally)
+                await self._leave(commit=has_ended_normally)
 
     def _group_consumer(self) -> AIOKafkaConsumer:
         settings = self._settings
@@ -375,67 +362,49 @@ class ConsumerLoop:
             metadata_max_age_ms=METADATA_AGE_MS,
         )
 
-    async def _assign_all(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
-        """Take every partition without joining the group: a drain must not wait for members that died."""
-        await kafka_consumer.start()
-        counts = self._tasks.layout.partitions
-        partitions = [TopicPartition(topic, number) for topic in self._inputs for number in range(counts[topic])]
-        kafka_consumer.assign(partitions)
-        self.on_assigned(partitions, admin_client, kafka_consumer)
-
-    async def _leave(self, kafka_consumer: AIOKafkaConsumer, *, commit: bool) -> None:
+    async def _leave(self, *, commit: bool) -> None:
         self._has_ended = True
         self._health.joined = self._health.unassigned = self._health.leaders_away = False
         try:
             await self._cancel_opening()
             await self._tasks.close(list(self._tasks), commit=commit)
         finally:
-            await stop(kafka_consumer, LEAVE_S)
+            await stop(self._consumer, LEAVE_S)
 
-    # ------------------------------------------------------------------ poll
-
-    async def _read(self, kafka_consumer: AIOKafkaConsumer) -> None:
+    async def _read(self) -> None:
         try:
-            await self._read_until_stopped(kafka_consumer)
+            await self._read_until_stopped()
             await self._punctuator.finish()
         finally:
             await self._punctuator.cancel()
 
-    async def _read_until_stopped(self, kafka_consumer: AIOKafkaConsumer) -> None:
+    async def _read_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            polled = await self._poll(kafka_consumer)
+            polled = await self._poll()
             # Look the tasks up before the first await: a rebalance during an await may replace them. Messages fetched
             # before their task was open are ignored; the loop seeks to the task's position when the task is open.
             todo = [(self._tasks[tp], messages) for tp, messages in polled.items() if tp in self._tasks]
             for task, messages in todo:
                 await task.process(messages)
-            await self._punctuate_all(kafka_consumer)
-            if self._is_drained():
+            await self._punctuator.run({task: partial(self._punctuate, tp, task) for tp, task in self._tasks.items()})
+            is_open = self._opening is not None and self._opening.done()
+            if self._drains and is_open and all(task.is_drained for _, task in self._tasks.items()):
                 return
 
-    async def _punctuate_all(self, kafka_consumer: AIOKafkaConsumer) -> None:
-        await self._punctuator.run(
-            {task: partial(self._punctuate, kafka_consumer, tp, task) for tp, task in self._tasks.items()}
-        )
-
-    async def _punctuate(self, kafka_consumer: AIOKafkaConsumer, tp: TopicPartition, task: PartitionTask) -> None:
+    async def _punctuate(self, tp: TopicPartition, task: PartitionTask) -> None:
         if not self._tasks.is_open(tp, task):
             return  # a rebalance has replaced the task
-        position = await kafka_consumer.position(tp)
-        log_end = kafka_consumer.last_stable_offset(tp)
+        position = await self._consumer.position(tp)
+        log_end = self._consumer.last_stable_offset(tp)
         await task.punctuate(position, log_end)
         if self._drains and log_end is not None and 0 <= log_end <= task.position:
             await task.commit(flush=True)
         # Records of an open transaction, and those after it, are not read: they count as lag.
-        self._tasks.update_metrics(tp, task, kafka_consumer.highwater(tp))
+        self._tasks.update_metrics(tp, task, self._consumer.highwater(tp))
 
-    def _is_drained(self) -> bool:
-        is_open = self._opening is not None and self._opening.done()
-        return self._drains and is_open and all(task.is_drained for _, task in self._tasks.items())
-
-    async def _poll(self, kafka_consumer: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
+    async def _poll(self) -> dict[TopicPartition, list[Any]]:
         try:
-            return await self._poller.poll(kafka_consumer, self._punctuator.flushing)
+            return await self._poller.poll(self._consumer, self._punctuator.flushing)
         except kafka_errors.NoOffsetForPartitionError:
             # aiokafka needed a position, and the loop seeks to the task's position only when the task is open.
             return {}
@@ -446,38 +415,35 @@ class ConsumerLoop:
                 "messages were deleted before they could be read; the worker now checks which were lost and tries again"
             ) from None
 
-    # ------------------------------------------------------------------ rebalance
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Open tasks in the background, and return at once: aiokafka sends no heartbeats meanwhile.
 
-    def on_assigned(
-        self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
-    ) -> None:
-        """Open tasks in the background.
-
-        This method must return at once, because aiokafka sends no heartbeats meanwhile.
+        It calls this in another asyncio task, while the loop may be processing a block.
         """
         if self._has_ended:
             return
+        partitions = sorted(assigned)
         self._health.unassigned = not partitions
         self._context.metrics.held_at_close = 0
         self._health.restoring = set(partitions)
         for tp in partitions:
             # Offset 0 is a placeholder: without a position aiokafka would determine one itself. Nothing is fetched
             # while paused; the loop seeks to the task's position when the task is open.
-            kafka_consumer.pause(tp)
-            kafka_consumer.seek(tp, 0)
-        self._opening = asyncio.create_task(self._open_all(partitions, admin_client, kafka_consumer))
+            self._consumer.pause(tp)
+            self._consumer.seek(tp, 0)
+        self._opening = asyncio.create_task(self._open_all(partitions))
         self._opening.add_done_callback(self._on_background_end)
 
-    async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Close the tasks of these partitions.
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Close the tasks of these partitions; each commits its decisions first.
 
-        Each commits its decisions first. A task that has not yet read again what an earlier task had read cannot
-        commit: it cancels its decisions, and the next owner takes the same ones.
+        One that has not yet read again what an earlier task had read cannot, and the next owner takes the same
+        decisions.
         """
         if not self._has_ended:
             await self._cancel_opening()
             try:
-                await self._tasks.close(partitions, commit=True)
+                await self._tasks.close(revoked, commit=True)
             except ShoalError as error:
                 self.fail(error)
 
@@ -490,19 +456,17 @@ class ConsumerLoop:
         finally:
             self._context.metrics.opening.set(0)
 
-    async def _open_all(
-        self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
-    ) -> None:
+    async def _open_all(self, partitions: list[TopicPartition]) -> None:
         """Open these partitions, and read each from then on; raises as `open_partitions`."""
 
         def on_opened(tp: TopicPartition, task: PartitionTask) -> None:
-            kafka_consumer.seek(tp, task.position)
-            kafka_consumer.resume(tp)
+            self._consumer.seek(tp, task.position)
+            self._consumer.resume(tp)
 
         await open_partitions(
             self._tasks,
             partitions,
-            (admin_client, kafka_consumer),
+            (self._admin_client, self._consumer),
             on_opened,
             liveness=self._liveness,
             credentials=self._credentials,
@@ -510,38 +474,12 @@ class ConsumerLoop:
         )
 
 
-class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
-    """Called by aiokafka in another asyncio task, while the loop may be processing a block."""
-
-    def __init__(self, loop: ConsumerLoop, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
-        self._loop, self._admin_client, self._kafka_consumer = loop, admin_client, kafka_consumer
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._loop.on_revoked(revoked)
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._loop.on_assigned(sorted(assigned), self._admin_client, self._kafka_consumer)
-
-
 @dataclass
 class Worker:
     """Turns a topic of personal records into a k-anonymous topic, and completes each input offset once.
 
-    Parameters
-    ----------
-    policy : Policy
-        With a stream section.
-    settings : KafkaSection
-        Broker, topics and group.
-    metrics : Metrics
-        The metrics of the process.
-    health : Health
-        Holds whether the worker is ready.
-    start : StartOptions
-        Where to begin.
-    compiling : asyncio.Task, optional
-        Compiles the kernels. The worker meanwhile checks the topics, and waits for this task before it joins the group
-        or, with ``start.drain``, takes partitions: a member that compiled would miss heartbeats.
+    ``compiling`` compiles the kernels. The worker meanwhile checks the topics, and waits for it before it joins the
+    group or takes partitions: a member that compiled would miss heartbeats.
     """
 
     policy: Policy
@@ -566,16 +504,9 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined.
 
-        Raises
-        ------
-        BrokerError
-            The broker did not answer for longer than ``kafka.patience_s``, or refuses a request permanently.
-        InputError, PolicyError
-            The checks before the start failed.
-        GuaranteeError
-            An invariant does not hold, or an error was unexpected; nothing of the block concerned was sent.
-        ShoalError
-            The kernels could not be compiled.
+        Raises `BrokerError` if the broker did not answer for longer than ``kafka.patience_s``, or refuses a request
+        permanently; `InputError` or `PolicyError` if the checks before the start failed; `GuaranteeError` if an
+        invariant does not hold, or an error was unexpected: nothing of the block concerned was sent.
         """
         self._context.report_settings()
         liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))

@@ -33,13 +33,12 @@ from shoal.secret_files import IS_PIPE, OPEN_MODES, FileVersion, file_version, i
 
 __all__ = [
     "KEY_BYTES",
-    "CredentialFileError",
-    "FileFault",
     "MetadataKey",
     "TokenProvider",
     "UsedCredentials",
     "certificate_files",
     "check_files",
+    "credential_fault",
     "find_certificate_faults",
     "forget_token",
     "metadata_keys",
@@ -47,23 +46,23 @@ __all__ = [
     "secret_of",
 ]
 
-COMMAND_S = 30.0
-"""Time limit of the command that prints a token (s)."""
-REFRESH_SHARE = 0.8
-"""Share of the lifetime of a token after which the command runs again."""
+COMMAND_S = 30.0  # time limit of the command that prints a token (s)
+REFRESH_SHARE = 0.8  # share of the lifetime of a token after which the command runs again
 
 log = logger("kafka")
 
 
-class CredentialFileError(ConfigError):
-    """A file with credentials cannot be used now: the first start ends, and a later one is tried again."""
+def credential_fault(message: str) -> ConfigError:
+    """Return the error for files with credentials that cannot be used now."""
+    fault = ConfigError(message)
+    fault.may_pass = True
+    return fault
 
 
 def secret_of(settings: KafkaSection, name: str) -> str | None:
     """Return a secret: the value of field ``name``, or the content of the file in ``name_file``; None without both.
 
-    One line end at the end of a file does not belong to the secret. Raises `CredentialFileError` if the file cannot be
-    read, is a pipe or is empty; the message quotes nothing of it.
+    Raises `credential_fault` if the file cannot be read, is a pipe or is empty; the message quotes nothing of it.
     """
     value: SecretStr | None = getattr(settings, name)
     if value is not None:
@@ -72,16 +71,15 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
     try:
         return None if path is None else read_secret(f"kafka.{name}_file", path)
     except ConfigError as error:
-        raise CredentialFileError(str(error)) from None
+        raise credential_fault(str(error)) from None
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client has no types
-    """Gives the client an OAuth token for each new connection.
+    """Gives the client an OAuth token for each new connection: from the settings, a file, or a command that prints it.
 
-    The settings have a token, a file that is read for each connection, or a command. The command prints a token, which
-    all clients of an event loop share. It runs again when `REFRESH_SHARE` of the lifetime of its token has passed,
-    after `forget_token`, and for each connection if the token does not tell its lifetime. Connections that wait for the
-    command at the same time share its token in any case.
+    A file is read for each connection. All clients of an event loop share the token of a command. It runs again when
+    `REFRESH_SHARE` of the lifetime of its token has passed, after `forget_token`, and for each connection if the token
+    does not tell its lifetime. Connections that wait for the command at the same time share its token in any case.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
@@ -99,39 +97,32 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client h
 
 
 def forget_token(settings: KafkaSection) -> None:
-    """Have the command run for the next connection: brokers may refuse a token before it expires.
-
-    To be called in the event loop of the clients.
-    """
+    """Have the command run for the next connection; to be called in the event loop of the clients."""
     if settings.sasl_oauth_command:
-        _printed_token(tuple(settings.sasl_oauth_command)).forget()
+        _printed_token(tuple(settings.sasl_oauth_command)).valid_until_s = 0.0
 
 
 class _PrintedToken:
-    """The last token of a command."""
+    """The last token of a command; it is printed anew after ``valid_until_s``."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self._command, self._lock = command, asyncio.Lock()
-        self._token, self._valid_until_s, self._run_count = "", 0.0, 0
+        self._token, self._run_count = "", 0
+        self.valid_until_s = 0.0
 
     async def get(self) -> str:
         """Return a token that is not old, or that the command has printed since this call."""
         run_count = self._run_count
         async with self._lock:
-            if run_count == self._run_count and time.time() >= self._valid_until_s:
+            if run_count == self._run_count and time.time() >= self.valid_until_s:
                 self._token = await _printed(self._command)
-                self._valid_until_s = _refresh_time_s(self._token)
+                self.valid_until_s = _refresh_time_s(self._token)
                 self._run_count += 1
             return self._token
 
-    def forget(self) -> None:
-        """Have the command run for the next call."""
-        self._valid_until_s = 0.0
-
 
 _printed_tokens: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], _PrintedToken]]
-_printed_tokens = WeakKeyDictionary()
-"""The token of each command, by the event loop of the clients."""
+_printed_tokens = WeakKeyDictionary()  # the token of each command, by the event loop of the clients
 
 
 def _printed_token(command: tuple[str, ...]) -> _PrintedToken:
@@ -140,10 +131,7 @@ def _printed_token(command: tuple[str, ...]) -> _PrintedToken:
 
 
 async def _printed(command: Sequence[str]) -> str:
-    """Return what a command prints; raises `ConfigError` if it prints no token.
-
-    Its output is not quoted, because it may hold a secret.
-    """
+    """Return the token that a command prints; raises `ConfigError`, which quotes nothing of it, if it prints none."""
     field = "kafka.sasl_oauth_command"
     try:
         process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
@@ -180,15 +168,11 @@ def _refresh_time_s(token: str) -> float:
 _FILES = (
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file"),
     *("sasl_username_file", "sasl_password_file"),
-)
-"""Settings whose files a client reads when it is built. (It reads a file with a token for each connection.)"""
+)  # settings whose files a client reads when it is built. (It reads a file with a token for each connection.)
 
 
 class UsedCredentials:
-    """The files with credentials as they are when the clients of a consumer loop are built.
-
-    Create it before the first of these clients, so that no change is missed.
-    """
+    """The files with credentials as they were before the first client of a consumer loop was built."""
 
     def __init__(self, settings: KafkaSection) -> None:
         self._settings = settings
@@ -202,8 +186,7 @@ class UsedCredentials:
     def renew(self) -> None:
         """Have new connections use new credentials; call it when a broker does not answer.
 
-        The broker may refuse new connections because the credentials are no longer valid. A command that prints tokens
-        runs for the next connection. If a file has changed, `BrokerUnavailableError` is raised: the next consumer loop
+        It may refuse the old ones. If a file has changed, `BrokerUnavailableError` is raised: the next consumer loop
         builds new clients, which read it.
         """
         forget_token(self._settings)
@@ -243,9 +226,9 @@ def certificate_files(settings: KafkaSection) -> dict[str, str]:
 
 
 def open_secret_files(settings: KafkaSection) -> list[str]:
-    """Return the fields whose files hold a secret that other users can read or change.
+    """Return the fields whose files hold a secret that other users can read or change, except the metadata key.
 
-    The file of the metadata key is not among them: it is refused (`metadata_keys`).
+    The file of the metadata key is refused instead (`metadata_keys`).
     """
     fields = list(_SECRETS)
     if settings.security_protocol.endswith("SSL"):
@@ -257,11 +240,7 @@ def open_secret_files(settings: KafkaSection) -> list[str]:
 def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:
     """Yield the faults of all files that the settings name, and of the metadata keys in the environment.
 
-    Parameters
-    ----------
-    settings : KafkaSection
-    has_secrets : bool
-        Whether the environment holds the credentials. `shoal check` may run where it does not.
+    Without ``has_secrets``, the environment need not hold the credentials, as where `shoal check` runs.
     """
     faults = list(_find_secret_faults(settings))
     yield from faults
@@ -289,17 +268,16 @@ def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
         fault = _fault_of_reading(field, path)
         if fault is not None:
             yield fault
-        elif not (content := Path(path).read_bytes()).strip():
-            yield FileFault(field, "the file is empty")
-        elif not _is_utf8(content):
+            continue
+        try:
+            if not Path(path).read_bytes().decode().strip():
+                yield FileFault(field, "the file is empty")
+        except UnicodeDecodeError:
             yield FileFault(field, "the file is not UTF-8")
 
 
 def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True) -> Iterator[FileFault]:
-    """Yield the faults of the certificates and of the private key.
-
-    Without ``has_password`` an encrypted key is not decrypted.
-    """
+    """Yield the faults of certificates and private key; without ``has_password`` an encrypted key is not decrypted."""
     if not settings.security_protocol.endswith("SSL"):
         return
     files = {name: path for name in _CERTIFICATES if (path := getattr(settings, name)) is not None}
@@ -339,14 +317,6 @@ def _fault_of_reading(field: str, path: str) -> FileFault | None:
     return None
 
 
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password: bool) -> Iterator[FileFault]:
     """Yield what is wrong with the private key of a certificate."""
     certificate, key = str(settings.ssl_certfile), settings.ssl_keyfile
@@ -358,36 +328,27 @@ def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password
         # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password=password)
     except (ssl.SSLError, ValueError):
+        words = (
+            "in PEM that fits the certificate in kafka.ssl_certfile, or SHOAL_KAFKA__SSL_PASSWORD is missing or wrong"
+        )
         if key is None:
-            yield FileFault(
-                field,
-                "the file holds no private key that can be read; give kafka.ssl_keyfile, or if the key is encrypted "
-                "SHOAL_KAFKA__SSL_PASSWORD",
-            )
-        else:
-            yield FileFault(
-                field,
-                "the file holds no private key in PEM that fits the certificate in kafka.ssl_certfile, or "
-                "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong",
-            )
+            words = "that can be read; give kafka.ssl_keyfile, or if the key is encrypted SHOAL_KAFKA__SSL_PASSWORD"
+        yield FileFault(field, f"the file holds no private key {words}")
 
 
-PLAIN_WORD = "plain"
-"""Stands in the list of metadata keys for metadata without encryption."""
+PLAIN_WORD = "plain"  # stands in the list of metadata keys for metadata without encryption
 KEY_BYTES = 32
 MAX_FILE_BYTES = 1 << 16
-MIN_DISTINCT_BYTES = 8
-"""Fewest distinct bytes of a key; 32 random bytes have more."""
+MIN_DISTINCT_BYTES = 8  # fewest distinct bytes of a key; 32 random bytes have more
 
-MetadataKey: TypeAlias = bytes | None
-"""32 bytes, or None for plain text."""
+MetadataKey: TypeAlias = bytes | None  # 32 bytes, or None for plain text
 
 
 def metadata_keys(settings: KafkaSection) -> tuple[MetadataKey, ...]:
     """Read the keys of the offset metadata from the settings, or from the file that they name.
 
-    The first encrypts; all decrypt. Without keys the metadata are plain text. Raises `PolicyError` if the file cannot
-    be read, if other users may read it, or if it holds no key. The error quotes nothing of it.
+    The first encrypts; all decrypt. Without keys the metadata are plain text. Raises `PolicyError` if a key is invalid,
+    or the file cannot be read or is open to others; the error quotes nothing of it.
     """
     given = settings.metadata_key
     if given is not None and settings.metadata_key_file is not None:

@@ -18,22 +18,20 @@ from typing import Protocol
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import ShoalError
 from shoal.kafka.checks import preflight
-from shoal.kafka.client import LeaderAwayError, admin, reading, task_exception, to_shoal_error
-from shoal.kafka.cluster_listener import ClusterListener
+from shoal.kafka.client import NotYetError, admin, reading, task_exception, to_shoal_error
 from shoal.kafka.credentials import UsedCredentials
 from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LogEnds
 from shoal.kafka.retries import BrokerLiveness, until_all, until_first
 from shoal.kafka.task import Message, PartitionTask
 from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
+from shoal.kafka.transactions import ClusterListener
 from shoal.observability import logger
 from shoal.streams import BLOCK_RECORDS
 
-__all__ = ["ExternalLoop", "HandoverCancelledError", "MessageSource", "Rewinds"]
+__all__ = ["ExternalLoop", "MessageSource", "Rewinds"]
 
-GRACE_S = 0.3
-"""How long a missing message may be on its way before a rewind is requested."""
+GRACE_S = 0.3  # how long a missing message may be on its way before a rewind is requested
 RETRY_S = 2.0
 """Pause after a rewind; it grows by this time with each further rewind, because a busy machine delivers slowly."""
 RETRY_MAX_S = 30.0
@@ -93,17 +91,8 @@ class Rewinds:
 
 POLL_S = 0.05
 IDLE_S = 0.01
-COMPARE_S = 1.0
-"""How often idle tasks are compared with the ends of their logs."""
-STALL_S = 3.0
-"""After this time without a message, though the log has more, a rewind is requested."""
-
-
-class HandoverCancelledError(ShoalError):
-    """A cluster was not handled in time. It is handed over again, by this process or another."""
-
-    code = "withdrawn"
-    retriable = True
+COMPARE_S = 1.0  # how often idle tasks are compared with the ends of their logs
+STALL_S = 3.0  # after this time without a message, though the log has more, a rewind is requested
 
 
 class MessageSource(Protocol):
@@ -124,46 +113,13 @@ class MessageSource(Protocol):
         """Requests the messages of a partition from an offset on, again if need be. It may fail, and is retried."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Clients:
-    """The clients of a loop: one opens partitions, one reads gaps, and two ask for the ends of logs.
-
-    Of these two, one sees open transactions.
-    """
-
-    admin: AIOKafkaAdminClient
-    opener: AIOKafkaConsumer
-    gaps: AIOKafkaConsumer
-    ends: AIOKafkaConsumer
-    ends_with_open: AIOKafkaConsumer
-
-
 class ExternalLoop:
     """One assignment: tasks for some partitions, fed by a message source, until it is ended.
 
-    Parameters
-    ----------
-    context : WorkerContext
-        Of the process.
-    liveness : BrokerLiveness
-        Records when the broker answered.
-    source : MessageSource
-        Delivers the messages.
-    partitions : sequence of int
-        Of the input, assigned to this process.
-    listener : ClusterListener
-        Receives the clusters.
-    most : int
-        Largest number of messages that are taken together. Decisions on them are committed together, not earlier.
-    may_contain_uncommitted : bool
-        Whether messages that are in the log now may belong to open or aborted transactions. Each is then looked up.
-    opened : asyncio.Event or None
-        Set when all tasks are open, or some cannot be opened now.
-
-    Notes
-    -----
-    A partition whose leader does not answer at the start is opened later, while the others work. Messages of it that
-    come before are dropped if there is no space for those of the others, and are requested again when it is open.
+    At most ``most`` messages are taken together; decisions on them are committed together, not earlier. If the log
+    ``may_contain_uncommitted`` messages, of open or aborted transactions, each of those that it holds now is looked up.
+    ``opened`` is set when all tasks are open, or some cannot be opened now. These are opened later, while the others
+    work. Messages of them that come before are dropped if the others need the space, and are requested again.
     """
 
     def __init__(
@@ -193,6 +149,9 @@ class ExternalLoop:
         """Offsets before which there are no more records, only control records (transaction markers)."""
         self._last_message_s: dict[TopicPartition, float] = {}
         self._compared_s = 0.0
+        self._credentials = UsedCredentials(context.settings)
+        self._gap_reader: GapReader
+        self._openers: tuple[AIOKafkaAdminClient, AIOKafkaConsumer]
 
     async def end(self, timeout_s: float) -> bool:
         """Commit the decisions and close the tasks; return whether both were done in this time."""
@@ -209,13 +168,7 @@ class ExternalLoop:
             self._work_background.cancel()
 
     async def run(self) -> None:
-        """Work until ended.
-
-        Raises
-        ------
-        ShoalError
-            The error that ended the loop.
-        """
+        """Work until ended; raises the error that ended the loop."""
         self._work_background = asyncio.create_task(self._work())
         try:
             await asyncio.wait({self._work_background})
@@ -225,12 +178,11 @@ class ExternalLoop:
             self.opened.set()
             self._ended.set()
         error = task_exception(self._work_background)
-        if error is not None and not (isinstance(error, HandoverCancelledError) and self._ending.is_set()):
+        if error is not None:
             raise to_shoal_error(error, self._context.settings) from None
 
     async def _work(self) -> None:
         context, settings = self._context, self._context.settings
-        credentials = UsedCredentials(settings)
         context.health.restoring = set(self._partitions)
         # Gaps and the ends of logs have clients of their own: the isolation level is that of the client, and an address
         # that does not answer must not delay them.
@@ -241,12 +193,12 @@ class ExternalLoop:
             with_open = reading(settings, isolation_level="read_uncommitted", **options)
             without, gaps = reading(settings, **options), reading(settings, **options)
             async with reading(settings) as opener, gaps as gap_client, without as ends, with_open as ends_with_open:
-                clients = _Clients(admin_client, opener, gap_client, ends, ends_with_open)
+                self._openers, self._gap_reader = (admin_client, opener), GapReader(gap_client)
                 try:
                     # The brokers are checked all the time: a listener may take any time for a cluster.
                     await until_first(
-                        self._serve(clients, credentials),
-                        self._tasks.watch_brokers(admin_client, ends, self._liveness, credentials),
+                        self._serve(ends, ends_with_open),
+                        self._tasks.watch_brokers(admin_client, ends, self._liveness, self._credentials),
                     )
                 finally:
                     self._report_no_partitions()
@@ -257,39 +209,30 @@ class ExternalLoop:
         for gauge in (self._context.metrics.unreachable, self._context.metrics.opening):
             gauge.set(0)
 
-    async def _serve(self, clients: _Clients, credentials: UsedCredentials) -> None:
+    async def _serve(self, ends: AIOKafkaConsumer, ends_with_open: AIOKafkaConsumer) -> None:
         context, should_commit = self._context, False
         try:
             context.health.joined = True
-            reading_ends = self._ends.read_regularly(clients.ends, clients.ends_with_open)
             await until_all(
-                until_first(self._open_all(clients, credentials), self._until_ending()),
-                until_first(reading_ends, self._until_ending()),
-                self._feed_all(GapReader(clients.gaps)),
+                until_first(self._open_all(), self._ending.wait()),
+                until_first(self._ends.read_regularly(ends, ends_with_open), self._ending.wait()),
+                self._feed_all(),
                 *map(self._punctuate_regularly, self._partitions),
-                passing=HandoverCancelledError,
             )
             should_commit = True
-        except HandoverCancelledError:
-            # Commit the decisions of the other tasks, and the clusters that were handled before.
-            should_commit = True
-            raise
         finally:
             context.health.joined = False
             await self._tasks.close(list(self._tasks), commit=should_commit)
 
-    async def _until_ending(self) -> None:
-        await self._ending.wait()
-
-    async def _open_all(self, clients: _Clients, credentials: UsedCredentials) -> None:
+    async def _open_all(self) -> None:
         """Open all partitions; raises as `open_partitions`."""
         await open_partitions(
             self._tasks,
             self._partitions,
-            (clients.admin, clients.opener),
+            self._openers,
             self._task_opened,
             liveness=self._liveness,
-            credentials=credentials,
+            credentials=self._credentials,
             on_failed=self.opened.set,
         )
         self.opened.set()
@@ -298,8 +241,6 @@ class ExternalLoop:
         self._last_message_s[tp] = time.monotonic()
         self._ends.add(tp)
         log.debug("reading", topic=tp.topic, partition=tp.partition, offset=task.position)
-
-    # ------------------------------------------------------------------ punctuation
 
     async def _punctuate_regularly(self, tp: TopicPartition) -> None:
         """Punctuate the task of a partition as soon as it is open, even while other tasks wait for the listener."""
@@ -316,28 +257,26 @@ class ExternalLoop:
         await task.punctuate(self._positions.get(tp), self._ends.end(tp))
         self._tasks.update_metrics(tp, task, self._ends.end_with_open(tp))
 
-    # ------------------------------------------------------------------ feeding
-
-    async def _feed_all(self, gap_reader: GapReader) -> None:
+    async def _feed_all(self) -> None:
         try:
-            await self._feed_until_ended(gap_reader)
+            await self._feed_until_ended()
         finally:
             self._rewinds.cancel()
 
-    async def _feed_until_ended(self, gap_reader: GapReader) -> None:
+    async def _feed_until_ended(self) -> None:
         while not self._ending.is_set():
             await self._source.wait(POLL_S)
             self._make_space()
             has_fed = False
             for tp, task in self._tasks.items():
                 if not (task.is_full or self._listener.is_full() or self._ending.is_set()):
-                    has_fed |= await self._feed(tp, task, gap_reader)
+                    has_fed |= await self._feed(tp, task)
             if not has_fed:
                 await asyncio.sleep(IDLE_S)
             now_s = time.monotonic()
             if now_s - self._compared_s >= COMPARE_S:
                 self._compared_s = now_s
-                await self._check_idle_tasks(gap_reader)
+                await self._check_idle_tasks()
 
     def _make_space(self) -> None:
         """Drop messages of partitions that are not open, so that a full source delivers those of the others."""
@@ -346,13 +285,13 @@ class ExternalLoop:
                 while tp not in self._tasks and self._source.take(tp.partition, self._most):
                     pass
 
-    async def _feed(self, tp: TopicPartition, task: PartitionTask, gap_reader: GapReader) -> bool:
+    async def _feed(self, tp: TopicPartition, task: PartitionTask) -> bool:
         """Let a task process the messages that follow its position; return whether there were any."""
         taken = self._source.take(tp.partition, self._most)
         if not taken:
             self._request_rewind(tp, task)
             return False
-        messages = await self._consecutive(tp, task, taken, gap_reader)
+        messages = await self._consecutive(tp, task, taken)
         if messages:
             self._last_message_s[tp] = time.monotonic()
             await task.process(messages)
@@ -360,7 +299,7 @@ class ExternalLoop:
         return bool(messages)
 
     async def _consecutive(
-        self, tp: TopicPartition, task: PartitionTask, taken: Sequence[Message], gap_reader: GapReader
+        self, tp: TopicPartition, task: PartitionTask, taken: Sequence[Message]
     ) -> Sequence[Message]:
         """Return the messages that follow each other and the task's position, and skip no record between them."""
         expected, uncommitted_before = task.position, self._uncommitted_end(tp)
@@ -374,8 +313,8 @@ class ExternalLoop:
                 continue
             is_next = offset == expected and offset >= uncommitted_before
             try:
-                first = offset if is_next else await self._next_record(tp, expected, gap_reader)
-            except LeaderAwayError:
+                first = offset if is_next else await self._next_record(tp, expected)
+            except NotYetError:
                 # What the log holds is not known: take nothing more, and have it delivered again later.
                 is_gap = True
                 break
@@ -400,27 +339,27 @@ class ExternalLoop:
             self._uncommitted_before[tp] = end
         return self._uncommitted_before.get(tp, sys.maxsize)
 
-    async def _next_record(self, tp: TopicPartition, offset: int, gap_reader: GapReader) -> int | None:
-        """Return what `GapReader.next_record_offset` does.
+    async def _next_record(self, tp: TopicPartition, offset: int) -> int | None:
+        """Return the offset of the first record from an offset on; None if there is none up to the log's end.
 
-        Raises `LeaderAwayError` if the leader answers no longer: the other partitions must not wait for it.
+        Raises `NotYetError` if the leader answers no longer: the other partitions must not wait for it.
         """
         async with self._ends.while_answering(tp):
-            return await gap_reader.next_record_offset(tp, offset)
+            return await self._gap_reader.next_record_offset(tp, offset)
 
     def _request_rewind(self, tp: TopicPartition, task: PartitionTask) -> None:
         """Request a missing message again, if its leader can deliver it."""
         if self._ends.is_answering(tp):
             self._rewinds.request_if_due(tp, task.position)
 
-    async def _check_idle_tasks(self, gap_reader: GapReader) -> None:
+    async def _check_idle_tasks(self) -> None:
         """Check whether each idle task has read all records before the end of its log."""
         for tp, task in self._tasks.items():
             log_end, idle_s = self._ends.end(tp), time.monotonic() - self._last_message_s[tp]
             if log_end is None or idle_s < COMPARE_S or log_end <= task.position:
                 continue
-            with contextlib.suppress(LeaderAwayError):
-                first = await self._next_record(tp, task.position, gap_reader)
+            with contextlib.suppress(NotYetError):
+                first = await self._next_record(tp, task.position)
                 if first is None:
                     # Only control records: the next punctuation passes them.
                     self._positions[tp] = log_end

@@ -25,7 +25,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.arrays import Int64Vector
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS, LeaderAwayError, log_bounds, reading, task_exception
+from shoal.kafka.client import CLIENT_ERRORS, leader_away, log_bounds, reading, task_exception
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -37,7 +37,6 @@ __all__ = [
     "ask_any_broker",
     "first_record",
     "read_committed_records",
-    "requests_by_leader",
 ]
 
 READ_TIMEOUT_S = 10.0
@@ -49,7 +48,6 @@ async def read_committed_records(
 ) -> AsyncGenerator[Any, None]:
     """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
 
-    Records of aborted transactions do not count: a worker that was killed in its first transaction can start again.
     Raises `BrokerUnavailableError` if for 10 s neither a record arrived nor an aborted one was passed.
     """
     async with reading(settings) as consumer:
@@ -75,8 +73,7 @@ async def read_committed_records(
 
 
 READ_S = 5.0
-READ_RECORDS = 5_000
-"""Records per read; more than one gap needs, because an input with transactions has many gaps."""
+READ_RECORDS = 5_000  # records per read; more than one gap needs, because an input with transactions has many gaps
 
 
 @dataclass(slots=True)
@@ -141,8 +138,7 @@ async def first_record(settings: KafkaSection, tp: TopicPartition, offset: int) 
 
 LEADER_ANSWER_S = 2.5
 """Time limit of an answer (s). After two questions, two seconds apart, a partition is named: within ten seconds."""
-TELL_EVERY_S = 60.0
-"""Time between two warnings of the same partitions (s)."""
+TELL_EVERY_S = 60.0  # time between two warnings of the same partitions (s)
 
 log = logger("kafka")
 
@@ -150,10 +146,7 @@ log = logger("kafka")
 def requests_by_leader(
     consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], alone: Collection[TopicPartition]
 ) -> list[list[TopicPartition]]:
-    """Return the partitions of each request: one for each leader, and one for each partition of ``alone``.
-
-    Partitions without a known leader are asked about together.
-    """
+    """Return the partitions of each request: one for each leader (or no known one), and one for each of ``alone``."""
     cluster = consumer._client.cluster  # noqa: SLF001 - not reachable otherwise
     led: dict[int, list[TopicPartition]] = defaultdict(list)
     for tp in partitions:
@@ -172,12 +165,11 @@ async def ask_any_broker(client: AIOKafkaAdminClient, group: str) -> None:
 class LeaderCheck:
     """Asks each broker that leads a partition. The log names partitions whose leader does not answer, at intervals.
 
-    One request asks a leader about all its partitions. If it has no answer, the next question asks about each of them
-    alone: one that was deleted, or has a new leader, says nothing about the others.
-
-    After each question, ``set_unreachable`` receives the number of partitions whose leader does not answer, and
-    ``renew`` is called if there are some while a broker answers. ``ask_any`` asks any broker if no leader answers.
-    After ``patience_s`` without the answer of a leader a drain gives up; other workers wait.
+    If a leader has no answer about all its partitions, the next question asks about each alone: one that was deleted,
+    or has a new leader, says nothing about the others. After each question, ``set_unreachable`` receives the number of
+    partitions whose leader does not answer, and ``renew`` is called if there are some while a broker answers.
+    ``ask_any`` asks any broker if no leader answers. After ``patience_s`` without the answer of a leader a drain gives
+    up; other workers wait.
     """
 
     def __init__(
@@ -190,21 +182,18 @@ class LeaderCheck:
     ) -> None:
         self._consumer, self._set_unreachable, self._renew = consumer, set_unreachable, renew
         self._ask_any, self._patience_s = ask_any, patience_s
-        self._unanswered: set[TopicPartition] = set()
-        """Of the last question."""
+        self._unanswered: set[TopicPartition] = set()  # of the last question
         self._away_since_s: dict[TopicPartition, float] = {}
         """Partitions that the log has named, and since when their leaders do not answer."""
         self._told_s = -math.inf
-        self.are_all_away = False
-        """Whether no leader answered the last question, although another broker did."""
+        self.are_all_away = False  # whether no leader answered the last question, although another broker did
         set_unreachable(0)
 
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
         """Ask the leaders of these partitions, and another broker if none of them answers.
 
-        A partition whose leader is away must not end the work on the others. Raises an error of the client if no broker
-        answers, `BrokerUnavailableError` if a leader does not answer and files with credentials have changed, and
-        `BrokerError` if a leader has not answered for ``patience_s``.
+        Raises an error of the client if no broker answers, `BrokerUnavailableError` if a leader does not answer and
+        files with credentials have changed, and `BrokerError` if a leader has not answered for ``patience_s``.
         """
         requests = requests_by_leader(self._consumer, partitions, self._unanswered)
         answers = await self._ask_each(requests) if partitions else []
@@ -262,10 +251,8 @@ class LeaderCheck:
             )
 
 
-LOG_ENDS_ANSWER_S = 5.0
-"""Time limit of an answer (s)."""
-POLL_S = 1.0
-"""How often the ends are read (s); an idle task learns from them that it has all records."""
+LOG_ENDS_ANSWER_S = 5.0  # time limit of an answer (s)
+POLL_S = 1.0  # how often the ends are read (s); an idle task learns from them that it has all records
 VALID_S = 2 * POLL_S
 """Ends that were read earlier are not used: a flush must not depend on a leader that no longer answers. (A leader that
 has not answered for this time may still be there: on a busy machine, its answer waits for this process.)"""
@@ -281,16 +268,12 @@ class _LogEnd:
 
 
 class LogEnds:
-    """Reads the ends of the logs, without and with the records of open transactions, with one request to each leader.
-
-    A request that has no answer is followed by one for each of its partitions, as in `LeaderCheck`.
-    """
+    """Reads the ends of the logs, without and with records of open transactions, with one request to each leader."""
 
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, _LogEnd] = {}
         self._added = asyncio.Event()
-        self._asked: set[TopicPartition] = set()
-        """Partitions whose last question is not answered yet."""
+        self._asked: set[TopicPartition] = set()  # partitions whose last question is not answered yet
         self._unanswered: set[TopicPartition] = set()
         self._limits: dict[TopicPartition, asyncio.Timeout] = {}
 
@@ -327,7 +310,7 @@ class LogEnds:
                     del self._limits[tp]
         except TimeoutError:
             if limit.expired():
-                raise LeaderAwayError(tp) from None
+                raise leader_away(tp) from None
             raise
 
     async def read_regularly(self, reader: AIOKafkaConsumer, reader_with_open: AIOKafkaConsumer) -> None:

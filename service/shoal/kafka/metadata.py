@@ -55,7 +55,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from shoal.errors import InputError
 from shoal.kafka.credentials import KEY_BYTES, MetadataKey, metadata_keys
-from shoal.kafka.offsets import MAX_FUTURE_TIMESTAMPED, OffsetState, ReferenceRecord
+from shoal.kafka.offsets import MAX_FUTURE_TIMESTAMPED, OffsetState, ProgressError, ReferenceRecord
 from shoal.policy import KafkaSection, Policy
 from shoal.streams import BLOCK_RECORDS, AdaptiveState, release_strategy
 
@@ -65,8 +65,6 @@ __all__ = [
     "CommittedState",
     "MetadataCipher",
     "OutputRows",
-    "UnreadableError",
-    "VarintReader",
     "decode",
     "decode_membership",
     "encode",
@@ -75,22 +73,15 @@ __all__ = [
     "max_membership_bytes",
     "pack",
     "span_limit",
-    "unzigzag",
-    "varint",
-    "varints",
-    "zigzag",
 ]
 
-LIMIT_BYTES = 4096
-"""Broker default of ``offset.metadata.max.bytes``."""
+LIMIT_BYTES = 4096  # broker default of ``offset.metadata.max.bytes``
 
 UNLIMITED = 1 << 60
 
-PREFIX = "shoal1:"
-"""Prefix of metadata in plain text."""
+PREFIX = "shoal1:"  # prefix of metadata in plain text
 
-ENCRYPTED_PREFIX = "shoal1-aes:"
-"""Prefix of encrypted metadata."""
+ENCRYPTED_PREFIX = "shoal1-aes:"  # prefix of encrypted metadata
 
 MIN_BYTES, STEP_BYTES = 256, 64
 IDENTIFIER_BYTES, NONCE_BYTES = 4, 12
@@ -105,8 +96,7 @@ _VERSION = 4
 _FORMER_VERSIONS, _FORMER_NOTHING_LISTED = (2, 3), 1
 _NUMBERS, _POLICY, _BITMAP, _GAPS, _UNFINISHED, _FUTURE, _ADAPTIVE_STATE, _HANDED_OVER = range(1, 9)
 _PARTITION_COUNT, _OUTPUT_ROWS = 128, 129
-_OPTIONAL = 128
-"""A reader may ignore sections with this tag or a higher one."""
+_OPTIONAL = 128  # a reader may ignore sections with this tag or a higher one
 _KNOWN = frozenset((*range(1, 9), _PARTITION_COUNT, _OUTPUT_ROWS))
 
 _FINGERPRINT_BYTES, _CRC_BYTES, _NAME_BYTES, _NUMBER_COUNT = 8, 4, 4, 8
@@ -130,16 +120,12 @@ _UNFINISHED_BYTES = 3 + 9
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """Where the rows of a commit are in the output: a start recognizes by it that records were published later.
-
-    Offsets show that whatever the clocks of workers and brokers say.
-    """
+    """Where the rows of a commit are in the output: whatever the clocks say, it shows what was published later."""
 
     first_offset: int
     """All of them are at this offset of the output or after it. Before it are rows of earlier commits alone."""
     count: int
-    name_checksum: int
-    """CRC-32 of the name of the output: these offsets mean nothing in another topic."""
+    name_checksum: int  # CRC-32 of the name of the output: these offsets mean nothing in another topic
 
     @classmethod
     def of(cls, output: str, first_offset: int, count: int) -> Self:
@@ -173,12 +159,9 @@ class CommittedState:
         return replace(self, fingerprint=fingerprint, state=replace(self.state, adaptive_state=b""))
 
 
-class UnreadableError(InputError):
-    """Metadata that may be valid, but cannot be read with the keys of this process."""
-
-    def __init__(self, where: str, state: str, remedy: str) -> None:
-        self.state = state
-        super().__init__(f"{where}: the offset metadata is {state}: {remedy}; --skip-to-end would discard it")
+def _unreadable(where: str, state: str, remedy: str) -> ProgressError:
+    """Return the error for metadata that may be valid, but cannot be read by this process."""
+    return ProgressError(f"{where}: the offset metadata is {state}: {remedy}; --skip-to-end would discard it", state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +169,8 @@ class MetadataCipher:
     """Encodes and decodes the offset metadata of one consumer group.
 
     Guarantee: encrypted metadata are accepted only if a holder of one of the keys wrote them for this group, topic,
-    partition and offset. The metadata do not show whether a commit is the latest.
-
-    Parameters
-    ----------
-    group : str
-        The consumer group.
-    keys : tuple
-        Keys (32 bytes each) or None for plain text. The first encrypts; all decrypt.
+    partition and offset. The metadata do not show whether a commit is the latest. The first of ``keys`` encrypts, None
+    for plain text; all decrypt.
     """
 
     group: str = ""
@@ -201,23 +178,11 @@ class MetadataCipher:
 
     @classmethod
     def of(cls, settings: KafkaSection) -> Self:
-        """Read the keys from the settings, or from the file that they name; plain text where they name none.
-
-        Raises
-        ------
-        PolicyError
-            The file cannot be read, other users may read it, or it holds no key. The error quotes nothing of it.
-        """
+        """Read the keys from the settings, or from the file that they name; raises as `metadata_keys`."""
         return cls(str(settings.group), metadata_keys(settings))
 
     def encode(self, commit: CommittedState, topic: str, partition: int) -> str:
-        """Return the metadata of a commit; at most 4096 characters.
-
-        Raises
-        ------
-        InputError
-            They do not fit, which `span_limit` prevents.
-        """
+        """Return the metadata of a commit; `span_limit` keeps them within 4096 characters, else raises `InputError`."""
         key = self.keys[0]
         if key is None:
             return encode(commit, topic, partition)
@@ -229,26 +194,19 @@ class MetadataCipher:
         context = self._context(topic, partition)
         authenticated = _authenticated(identifier, context, commit.state.committed_offset)
         encrypted = _cipher(key, context).encrypt(nonce, body, authenticated)
-        text = ENCRYPTED_PREFIX + base64.b64encode(identifier + nonce + encrypted).decode("ascii")
-        if len(text) > LIMIT_BYTES:  # pragma: no cover - ENCRYPTED_BYTES excludes it
-            raise InputError("progress does not fit into the group's metadata: lower stream.delta")
-        return text
+        return ENCRYPTED_PREFIX + base64.b64encode(identifier + nonce + encrypted).decode("ascii")
 
     def decode(self, text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
         """Decode what `encode` returned under one of the keys.
 
-        Raises
-        ------
-        UnreadableError
-            The text was written under another key, or by another version.
-        InputError
-            It was changed, or written for another group, topic, partition or offset.
+        Raises `ProgressError` if it was written under another key or by another version, and `InputError` if it was
+        changed, or written for another group, topic, partition or offset.
         """
         where = f"{topic}-{partition}"
         if text.startswith(ENCRYPTED_PREFIX):
             return self._decrypt(text, topic, partition, committed_offset)
         if text.startswith(PREFIX) and None not in self.keys:
-            raise UnreadableError(
+            raise _unreadable(
                 where,
                 "in plain, and a key is given",
                 "if it was written before there was a key, add the word 'plain' after the key until each partition has "
@@ -259,11 +217,9 @@ class MetadataCipher:
     def is_current(self, text: str) -> bool:
         """Return whether a text that can be read was written under the first key."""
         key = self.keys[0]
-        if key is None:
-            return text.startswith(PREFIX)
-        return text.startswith(ENCRYPTED_PREFIX) and _from_base64(text[len(ENCRYPTED_PREFIX) :])[
-            :IDENTIFIER_BYTES
-        ] == _identifier(key)
+        if key is None or not text.startswith(ENCRYPTED_PREFIX):
+            return key is None and text.startswith(PREFIX)
+        return _from_base64(text[len(ENCRYPTED_PREFIX) :])[:IDENTIFIER_BYTES] == _identifier(key)
 
     def tag(self, content: bytes, topic: str, partition: int) -> str:
         """Return what shows that content was written together with metadata: a MAC, or without a key a checksum."""
@@ -287,7 +243,7 @@ class MetadataCipher:
         known = [key for key in keys if _identifier(key) == identifier]
         if not known:
             state = "encrypted with a key that is not given" if keys else "encrypted, and no key is given"
-            raise UnreadableError(where, state, f"{REMEDY} (after the key that encrypts, if there is one)")
+            raise _unreadable(where, state, f"{REMEDY} (after the key that encrypts, if there is one)")
         for key in known:
             try:
                 authenticated = _authenticated(identifier, context, committed_offset)
@@ -302,8 +258,7 @@ class MetadataCipher:
         return f"shoal progress\n{topic}\n{partition}\n{self.group}".encode()
 
 
-NO_ENCRYPTION = MetadataCipher()
-"""Metadata in plain text, for any group."""
+NO_ENCRYPTION = MetadataCipher()  # metadata in plain text, for any group
 
 
 def encode(commit: CommittedState, topic: str, partition: int) -> str:
@@ -317,11 +272,7 @@ def encode(commit: CommittedState, topic: str, partition: int) -> str:
 
 
 def decode(text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
-    """Decode what `encode` returned.
-
-    Raises `UnreadableError` for metadata of another version, and `InputError` for a text that was not written for this
-    topic, partition and offset.
-    """
+    """Decode what `encode` returned; raises as `MetadataCipher.decode`."""
     where = f"{topic}-{partition}"
     if not text.startswith(PREFIX):
         raise InputError(
@@ -394,8 +345,7 @@ def pack(commit: CommittedState) -> bytes:
 def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
     """Decode what `pack` returned.
 
-    Raises `UnreadableError` for the metadata of another version, and `ValueError` or `IndexError` if `pack` did not
-    write these bytes.
+    Raises `ProgressError` for another version, and `ValueError` or `IndexError` if `pack` did not write these bytes.
     """
     if body[0] in _FORMER_VERSIONS:
         return _unpack_former(body, committed_offset, where)
@@ -484,8 +434,8 @@ def _unpack_former(body: bytes, start: int, where: str) -> CommittedState:
     return CommittedState(replace(state, adaptive_state=adaptive_state), fingerprint, at_ms)
 
 
-def _other_version(where: str) -> UnreadableError:
-    return UnreadableError(
+def _other_version(where: str) -> ProgressError:
+    return _unreadable(
         where,
         "of another version of Shoal",
         "run 'shoal run POLICY --drain' with that version first, then start this one",
@@ -502,9 +452,9 @@ def largest_span(delta: int, block: int, adaptive_bytes: int = 0, smallest_unfin
     """Return the largest distance (offsets) between the oldest incomplete record and the newest that always fits.
 
     ``block`` records may be read and not decided on at a commit. ``smallest_unfinished`` is the size of the smallest
-    cluster that can be unfinished, 0 if clusters are released as a whole. With ordered release, released records are
-    listed until the last record of their cluster is released, up to 2 delta. The result is `UNLIMITED` if gaps always
-    fit; `InputError` is raised if delta alone, without any gap in the log, can pass the limit.
+    cluster that can be unfinished, 0 if clusters are released as a whole; otherwise up to 2 delta records are listed.
+    The result is `UNLIMITED` if gaps always fit; `InputError` is raised if delta alone, without any gap in the log, can
+    pass the limit.
     """
     factor, free = 2 if smallest_unfinished else 1, _free_bytes(delta, block, adaptive_bytes, smallest_unfinished)
     if _free_bytes(0, block, adaptive_bytes, 0) <= 0:
@@ -649,17 +599,13 @@ def varint(number: int) -> bytes:
 
 
 def _gaps(offsets: Iterable[int], start: int) -> Iterator[int]:
-    """Yield the distance of each offset from the one before; that of the first from ``start``."""
-    for offset in offsets:
-        yield offset - start
-        start = offset
+    """Return the distance of each offset from the one before; that of the first from ``start``."""
+    return (offset - before for before, offset in itertools.pairwise(itertools.chain((start,), offsets)))
 
 
 def _from_gaps(distances: Iterable[int], start: int) -> Iterator[int]:
-    """Yield the offsets of which `_gaps` yielded the distances."""
-    for distance in distances:
-        start += distance
-        yield start
+    """Return the offsets of which `_gaps` returned the distances."""
+    return itertools.islice(itertools.accumulate(distances, initial=start), 1, None)
 
 
 def zigzag(number: int) -> int:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -35,20 +35,18 @@ from shoal.errors import GuaranteeError, InputError
 
 __all__ = [
     "MAX_FUTURE_TIMESTAMPED",
-    "NO_LIMIT_MS",
     "UNKNOWN",
-    "FutureTimestamps",
-    "LogTruncatedError",
     "OffsetState",
     "OffsetTracker",
-    "RecordTimes",
+    "ProgressError",
     "ReferenceRecord",
     "Times",
     "UnfinishedClusters",
+    "contradicted",
+    "log_truncated",
 ]
 
-Times = tuple[int, int, int]
-"""Broker timestamp, stream time before the record, and when this process read it (all ms)."""
+Times = tuple[int, int, int]  # broker timestamp, stream time before the record, and when this process read it (all ms)
 
 
 @dataclass(slots=True)
@@ -58,15 +56,11 @@ class UnfinishedClusters:
     Guarantee: an offset is in one cluster at most, and is released once, after every lower offset in a cluster.
     """
 
-    released_up_to: int = 0
-    """All members before this offset are released."""
-    _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """By their first offset, the offsets ascending."""
-    _first_of: dict[int, int] = field(default_factory=dict)
-    """First offset of the cluster of each member."""
+    released_up_to: int = 0  # all members before this offset are released
+    _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by their first offset, the offsets ascending
+    _first_of: dict[int, int] = field(default_factory=dict)  # first offset of the cluster of each member
     _times: dict[int, Times] = field(default_factory=dict)
-    _not_read_again: set[int] = field(default_factory=set)
-    """Restored members that were not read again yet."""
+    _not_read_again: set[int] = field(default_factory=set)  # restored members that were not read again yet
 
     @classmethod
     def restore(cls, clusters: Iterable[Sequence[int]], released_up_to: int) -> UnfinishedClusters:
@@ -126,8 +120,7 @@ class UnfinishedClusters:
     def release(self, offsets: Sequence[int]) -> list[int]:
         """Release the records of these offsets, in this order; return when this process read each of them (ms).
 
-        Raises `GuaranteeError` if one of them is in no cluster, was not read again, or is released already; or if a
-        later one is released.
+        Raises `GuaranteeError` if one is in no cluster, was not read again, or is not after all that are released.
         """
         read_ms = []
         for offset in offsets:
@@ -158,22 +151,20 @@ later than ``latest_accepted_ms`` of the commit. Else they take positions in the
 MAX_REMEMBERED = 1024
 """Limit of what is remembered for later commits: of timestamps that are no longer in the future, and of the others."""
 
-NO_LIMIT_MS = 1 << 62
-"""A time (ms) after all timestamps."""
+NO_LIMIT_MS = 1 << 62  # a time (ms) after all timestamps
 
 
 @dataclass(slots=True)
 class FutureTimestamps:
     """Which offsets were rejected for their timestamps.
 
-    ``restored`` is what the restored commit lists. It is kept after the committed offset passes them, because they are
-    read again. ``latest_accepted_ms`` is the latest timestamp that was accepted before that commit (ms).
+    ``restored`` is what the restored commit lists, kept because these records are read again. ``latest_accepted_ms`` is
+    the latest timestamp that was accepted before that commit (ms).
     """
 
     restored: frozenset[int] = frozenset()
     latest_accepted_ms: int = NO_LIMIT_MS
-    _timestamps: dict[int, int] = field(default_factory=dict)
-    """Timestamps (ms) by offset."""
+    _timestamps: dict[int, int] = field(default_factory=dict)  # timestamps (ms) by offset
 
     def were_rejected(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
         """Return which of these completed offsets, shape (n,), were rejected before a restart."""
@@ -190,10 +181,9 @@ class FutureTimestamps:
     def to_commit(self, committed_offset: int, latest_accepted_ms: int) -> tuple[int, ...]:
         """Return the offsets that a commit lists, ascending; forget those that no commit will list.
 
-        Those after ``latest_accepted_ms`` are not listed: `were_rejected` recognizes them by the same time.
-
-        Guarantee: afterwards at most 2 * `MAX_REMEMBERED` are remembered. Of timestamps that are no longer in the
-        future, a commit lists the lowest offsets, so these are remembered; of the others, those that come first.
+        Those after ``latest_accepted_ms`` are not listed: `were_rejected` recognizes them by the same time. Guarantee:
+        afterwards at most 2 * `MAX_REMEMBERED` are remembered: the lowest offsets of those before it, and of the others
+        those that come first.
         """
         return tuple(self._forget(committed_offset, latest_accepted_ms)[:MAX_FUTURE_TIMESTAMPED])
 
@@ -208,12 +198,11 @@ class FutureTimestamps:
         return passed
 
 
-UNKNOWN = -1
-"""Timestamp of a record that was not read again yet."""
+UNKNOWN = -1  # timestamp of a record that was not read again yet
 
 
 class RecordTimes(NamedTuple):
-    """The times that belong to a record that is not released."""
+    """The times (ms) that belong to a record that is not released."""
 
     timestamp: int
     stream_time: int
@@ -231,52 +220,64 @@ class ReferenceRecord(NamedTuple):
         return offset == self.offset and timestamp != self.timestamp and UNKNOWN not in (timestamp, self.timestamp)
 
 
-class LogTruncatedError(InputError):
-    """The committed offsets belong to another log: the topic was recreated, or its log was truncated."""
+_OF_ANOTHER_LOG = "of another topic id"
 
-    def __init__(self, partition_name: str, reason: str) -> None:
-        super().__init__(
-            f"{partition_name}: {reason}. The topic was recreated, or its log was truncated. Releasing from here could "
-            "publish records twice. Use another group and an empty output, or start with --skip-to-end to continue at "
-            "the end and count the skipped offsets"
-        )
 
-    @classmethod
-    def at_reference(cls, partition_name: str, reference: ReferenceRecord) -> LogTruncatedError:
-        """Return the error for a reference record that is contradicted."""
-        return cls(partition_name, f"offset {reference.offset} holds a different record than before the restart")
+class ProgressError(InputError):
+    """The committed progress may be valid, but cannot be used.
+
+    ``state`` is what `shoal progress` says of it; ``committed_offset`` is that of a copy after which records may have
+    been published.
+    """
+
+    def __init__(self, message: str, state: str = "", committed_offset: int | None = None) -> None:
+        super().__init__(message)
+        self.state, self.committed_offset = state, committed_offset
+
+    @property
+    def is_of_another_log(self) -> bool:
+        """Whether the topic was recreated, or its log was truncated."""
+        return self.state == _OF_ANOTHER_LOG
+
+
+def log_truncated(partition_name: str, reason: str) -> ProgressError:
+    """Return the error for committed offsets that belong to another log."""
+    return ProgressError(
+        f"{partition_name}: {reason}. The topic was recreated, or its log was truncated. Releasing from here could "
+        "publish records twice. Use another group and an empty output, or start with --skip-to-end to continue at the "
+        "end and count the skipped offsets",
+        _OF_ANOTHER_LOG,
+    )
+
+
+def contradicted(partition_name: str, reference: ReferenceRecord) -> ProgressError:
+    """Return the error for a reference record that is contradicted."""
+    return log_truncated(partition_name, f"offset {reference.offset} holds a different record than before the restart")
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetState:
     """What one commit says."""
 
-    committed_offset: int
-    """All offsets before it are completed."""
-    next_offset: int
-    """First unread offset."""
-    incomplete: tuple[int, ...] = ()
-    """Ascending."""
+    committed_offset: int  # all offsets before it are completed
+    next_offset: int  # first unread offset
+    incomplete: tuple[int, ...] = ()  # ascending
     future_timestamped: tuple[int, ...] = ()
     """At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one of valid records that were rejected for a
     timestamp in the future: they took no position in the stream."""
-    stream_time: int = -1
-    """Stream time (ms) just before the record at the committed offset."""
-    next_cluster_number: int = 0
-    """The count of clusters decided so far."""
+    stream_time: int = -1  # stream time (ms) just before the record at the committed offset
+    next_cluster_number: int = 0  # the count of clusters decided so far
     flush_at_offset: int | None = None
     """The task flushes before it processes this offset: all incomplete records are released or suppressed. The clock or
     the operator triggers a flush, so its decision is committed first. None if none is pending."""
     reference: ReferenceRecord | None = None
     """The record at the committed offset, or the last record read if none is incomplete."""
-    released_from: int = 0
-    """The group released no record before this offset; 0 if that is not known."""
+    released_from: int = 0  # the group released no record before this offset; 0 if that is not known
     adaptive_state: bytes = b""
     """What later decisions take from earlier ones (`AdaptiveState`); empty where the policy keeps nothing."""
     unfinished_clusters: tuple[tuple[int, ...], ...] = ()
     """Clusters of which at least one record is not released, by their first offset; ascending in each."""
-    released_up_to: int = 0
-    """Members of unfinished clusters before this offset are released; 0 where there are none."""
+    released_up_to: int = 0  # members of unfinished clusters before this offset are released; 0 where there are none
     handed_over_uncommitted: bool = False
     """Clusters that are decided after this commit may have been handed over to a listener."""
 
@@ -287,10 +288,7 @@ class OffsetState:
         return len(self.incomplete) + unreleased
 
     def covers(self, other: OffsetState) -> bool:
-        """Return whether this state is at least as advanced.
-
-        It is if every offset that is completed or clustered in ``other`` is so here.
-        """
+        """Return whether every offset that is completed or clustered in ``other`` is so here."""
         if self.next_offset < other.committed_offset:
             return False
         still_open = [offset for offset in self.incomplete if offset < other.next_offset]
@@ -334,10 +332,7 @@ class OffsetTracker:
 
     @classmethod
     def restore(cls, state: OffsetState, latest_accepted_ms: int = NO_LIMIT_MS) -> OffsetTracker:
-        """Continue from a commit. Where reading begins is decided by `PartitionTask.restore`.
-
-        ``latest_accepted_ms`` is the latest timestamp that was accepted before that commit.
-        """
+        """Continue from a commit; ``latest_accepted_ms`` is the latest timestamp that was accepted before it."""
         return cls(
             next_offset=state.next_offset,
             stream_time=state.stream_time,
@@ -351,8 +346,6 @@ class OffsetTracker:
             _not_read_again=dict.fromkeys(state.incomplete),
             _last_read=state.reference,
         )
-
-    # ------------------------------------------------------------------ read the state
 
     @property
     def offset_to_commit(self) -> int:
@@ -389,23 +382,16 @@ class OffsetTracker:
 
     def lost_to_compaction(self, before: int) -> list[int]:
         """Return the incomplete offsets below ``before`` that were not read again. They stay incomplete."""
-        lost = []
-        for offset in self._not_read_again:
-            if offset >= before:
-                break
-            lost.append(offset)
-        return lost
-
-    # ------------------------------------------------------------------ change the state
+        return list(takewhile(lambda offset: offset < before, self._not_read_again))
 
     def mark_read(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int
     ) -> None:
-        """Mark records as incomplete: they were just read, for the first time or again.
+        """Mark records as incomplete: they were just read at ``read_ms``, for the first time or again.
 
         ``offsets`` ascend, each one unread or incomplete; else `GuaranteeError` is raised. Unread offsets below the
-        last of them that are not among them hold no record, and are completed by this call. Each record has its broker
-        timestamp and the stream time just before it; all were read at ``read_ms`` (all ms).
+        last of them that are not among them hold no record, and are completed. ``stream_times`` are those just before
+        each record (ms).
         """
         if not offsets:
             return
@@ -423,17 +409,14 @@ class OffsetTracker:
             self._last_read = ReferenceRecord(last, timestamps[-1])
 
     def skip_offset_gaps(self, before: int) -> None:
-        """Complete the unread offsets below ``before``. All records before it were delivered, so these hold none.
-
-        Does nothing while restoring or while a flush is pending.
-        """
+        """Complete the unread offsets below ``before``, which hold no record; not while restoring or before a flush."""
         if not self.is_restoring and self.flush_at_offset is None:
             self.next_offset = max(self.next_offset, before)
 
     def complete(self, offsets: Collection[int]) -> list[int]:
         """Complete these incomplete offsets; return when this process read each of them (ms).
 
-        Raises `GuaranteeError` if one of them is not incomplete: it was completed before, or never read.
+        Raises `GuaranteeError` if one of them was completed before, or never read.
         """
         pop = self._incomplete.pop
         completed = [pop(offset, None) for offset in offsets]
@@ -445,10 +428,7 @@ class OffsetTracker:
         return [times[2] for times in completed if times is not None]
 
     def add_unfinished_cluster(self, members: Sequence[int]) -> None:
-        """Mark these incomplete offsets, ascending, as clustered: the members of one cluster.
-
-        Raises as `complete`.
-        """
+        """Mark these incomplete offsets, ascending, as the members of one cluster; raises as `complete`."""
         times_of_members = [self._incomplete.get(offset) for offset in members]
         self.complete(members)
         self.unfinished.add(members, [times for times in times_of_members if times is not None])
@@ -463,10 +443,7 @@ class OffsetTracker:
         self.future_timestamps.note((offset,), (timestamp,))
 
     def snapshot(self, latest_accepted_ms: int = NO_LIMIT_MS, *, handed_over_uncommitted: bool = False) -> OffsetState:
-        """Return the state to commit now, with every decision applied so far.
-
-        Rejected records after ``latest_accepted_ms`` are not listed: `restore` recognizes them by the same time.
-        """
+        """Return the state to commit now, with every decision applied so far; `restore` gets the same time."""
         committed = self.offset_to_commit
         oldest = self._times_of(None if committed == self.next_offset else committed)
         unfinished_clusters = self.unfinished.clusters

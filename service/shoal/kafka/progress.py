@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.checks import TopicLayout, partitions_of
-from shoal.kafka.client import admin
-from shoal.kafka.metadata import CommittedState, MetadataCipher, UnreadableError
-from shoal.kafka.offsets import LogTruncatedError
-from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, Order, ProgressCopy, order_of
+from shoal.kafka.client import NotYetError, admin
+from shoal.kafka.metadata import CommittedState, MetadataCipher
+from shoal.kafka.offsets import ProgressError
+from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
 from shoal.kafka.start import (
     check_copied_end,
     check_no_open_transaction,
@@ -35,7 +35,7 @@ from shoal.observability import logger
 from shoal.policy import KafkaSection, Policy
 from shoal.streams import AdaptiveState
 
-__all__ = ["export_progress", "import_progress", "input_field", "input_partitions", "report_progress"]
+__all__ = ["export_progress", "import_progress", "report_progress"]
 
 
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ def _report_group(
     fields["watermark"] = found.offset
     try:
         commit = decode_committed(found, settings, partition, cipher)
-    except UnreadableError as error:
+    except ProgressError as error:
         return fields | {"state": error.state}
     except InputError:
         return fields | {"state": "broken or foreign metadata"}
@@ -98,15 +98,15 @@ async def _compare(client: AIOKafkaAdminClient, copy: ProgressCopy) -> tuple[Off
     offset, commit = await _fetch_copy(copy)
     found = await fetch_committed(client, copy.settings, copy.partition)
     word = _word(copy, commit, found)
-    if word == _WORDS[Order.NEWER]:
+    if word == Order.NEWER.value:
         found = await fetch_committed_again(client, copy.settings, copy.partition)
-        has_passed = _word(copy, commit, found) == _WORDS[Order.OLDER]
-    elif word == _WORDS[Order.OLDER]:
+        has_passed = _word(copy, commit, found) == Order.OLDER.value
+    elif word == Order.OLDER.value:
         offset, commit = await _fetch_copy(copy)
-        has_passed = _word(copy, commit, found) == _WORDS[Order.NEWER]
+        has_passed = _word(copy, commit, found) == Order.NEWER.value
     else:
         return found, offset, word
-    return found, offset, _WORDS[Order.SAME] if has_passed else _word(copy, commit, found)
+    return found, offset, Order.SAME.value if has_passed else _word(copy, commit, found)
 
 
 async def _fetch_copy(copy: ProgressCopy) -> tuple[int | None, CommittedState | str]:
@@ -118,12 +118,12 @@ async def _fetch_copy(copy: ProgressCopy) -> tuple[int | None, CommittedState | 
             return None, "missing"
         offset = copied.offset
         return offset, copy.decode(copied)
-    except HiddenCopyError:
-        return None, "hidden by an open transaction"
-    except UnreadableError as error:
+    except NotYetError as error:
+        if not error.state:
+            raise
+        return None, error.state
+    except ProgressError as error:
         return offset, error.state
-    except LogTruncatedError:
-        return offset, "of another topic id"
     except InputError:
         return None, "broken or foreign"
 
@@ -133,12 +133,12 @@ def _word(copy: ProgressCopy, commit: CommittedState | str, found: OffsetAndMeta
     if isinstance(commit, str):
         return commit
     if found is None:
-        return _WORDS[Order.NEWER]
+        return Order.NEWER.value
     try:
         of_group = decode_committed(found, copy.settings, copy.partition, copy.cipher)
     except InputError:
         return "not comparable"
-    return _WORDS[order_of(commit, of_group)]
+    return order_of(commit, of_group).value
 
 
 def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
@@ -146,14 +146,6 @@ def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
     if not (commit.state.adaptive_state and commit.has_policy(policy.fingerprint)):
         return {}
     return AdaptiveState.from_bytes(commit.state.adaptive_state, policy).as_dict(policy)
-
-
-_WORDS = {
-    Order.SAME: "same",
-    Order.NEWER: "newer",
-    Order.OLDER: "older",
-    Order.CONTRADICTS: "contradicts the group",
-}
 
 
 async def input_partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
@@ -203,15 +195,10 @@ class _ExportOfOne(_SavedTopic):
 
 
 async def export_progress(settings: KafkaSection) -> str:
-    """Return the committed offsets and metadata of all partitions as JSON text.
+    """Return the committed offsets and metadata of all partitions as JSON text; encrypted metadata stay encrypted.
 
-    Encrypted metadata stay encrypted; the import needs their key. Where the group has no progress, or older progress
-    than its copy, that of the copy is exported.
-
-    Raises
-    ------
-    InputError
-        The two contradict each other; or the copy is newer, and records may have been published after it.
+    Where the copy is newer than the progress of the group, it is exported. Raises `InputError` if the two contradict
+    each other, or if records may have been published after a newer copy.
     """
     async with admin(settings) as client:
         topics = [
@@ -271,9 +258,9 @@ def _is_newer(copy: ProgressCopy, copied: CopiedCommit, found: OffsetAndMetadata
         return False
     try:
         copy.decode(copied)
-    except UnreadableError:
-        raise
     except InputError as error:
+        if isinstance(error, ProgressError) and not error.is_of_another_log:
+            raise
         _warn_of_copy(copy, str(error))
         return False
     return decode_both(found, copied, copy)[1] is Order.NEWER
@@ -291,13 +278,9 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
     """Commit an export and return the partitions for which it was committed, by their topic.
 
     All partitions are checked first; a file that is refused disturbs no running worker. Then each partition is fenced,
-    so that a running worker stops, and checked again. No completed offset becomes incomplete again.
-
-    Raises
-    ------
-    InputError
-        The file is not an export of these topics, the committed state of a partition is ahead of the file, or the
-        output holds records that were published after the export.
+    so that a running worker stops, and checked again. No completed offset becomes incomplete again. Raises `InputError`
+    if the file is not an export of these topics, the committed state of a partition is ahead of it, or the output holds
+    records that were published after it.
     """
     export, of_topics = _read_export(text), settings_by_input(settings)
     if any(saved.topic not in of_topics for saved in export.topics):
@@ -353,8 +336,7 @@ class _Import:
     async def check(self) -> None:
         """Check that the commit of a file may replace what is committed; read only.
 
-        Raises as `_check_current`; `InputError` if the output holds records that were published after the export; and
-        `BrokerUnavailableError` if an open transaction hides records.
+        Raises `InputError` if not, and `BrokerUnavailableError` if an open transaction hides records.
         """
         settings, partition = self.settings, self.partition
         await self._check_current()
@@ -396,7 +378,6 @@ class _Import:
 def _leaving_out_invalid() -> Iterator[None]:
     try:
         yield
-    except UnreadableError:
-        raise
-    except InputError:
-        pass
+    except InputError as error:
+        if isinstance(error, ProgressError) and not error.is_of_another_log:
+            raise

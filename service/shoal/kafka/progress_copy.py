@@ -16,39 +16,28 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import Enum
 from typing import Self
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import InputError
-from shoal.kafka.client import NotYetError, leader_answer, reading
+from shoal.kafka.client import NotYetError, log_end, reading
 from shoal.kafka.logs import read_committed_records
 from shoal.kafka.metadata import CommittedState, MetadataCipher
-from shoal.kafka.offsets import LogTruncatedError
+from shoal.kafka.offsets import log_truncated
 from shoal.kafka.topics import ask_again_unless, topic_states
 from shoal.policy import KafkaSection
 
-__all__ = ["CopiedCommit", "HiddenCopyError", "Order", "ProgressCopy", "order_of"]
+__all__ = ["CopiedCommit", "Order", "ProgressCopy", "order_of"]
 
 FIRST_WINDOW_RECORDS = 1_000
 """Offsets that are searched first, from the end of the log; a partition that commits has its last copy there."""
 WINDOW_GROWTH = 8
 STABLE_S = 10.0
 STABLE_POLL_S = 0.02
-
-
-class HiddenCopyError(NotYetError):
-    """An open transaction hides the copy: one of any group that writes to the same partition of the topic."""
-
-    def __init__(self, tp: TopicPartition) -> None:
-        super().__init__(
-            f"{tp.topic}-{tp.partition}: an open transaction, of this or another group, hides the copy of the "
-            "progress; waiting for its end. If it does not end, find it with 'kafka-transactions.sh find-hanging' and "
-            "end it with 'kafka-transactions.sh abort'"
-        )
 
 
 class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +49,8 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_end: int | None
     """Offset in the output after this transaction and its control record; None if there is no output, or if that was
     not known."""
-    topic_id: str
-    """Id of the input (hex); empty if the broker gives none."""
-    tag: str
-    """See `MetadataCipher.tag`."""
+    topic_id: str  # id of the input (hex); empty if the broker gives none
+    tag: str  # see `MetadataCipher.tag`
 
     def tagged_bytes(self) -> bytes:
         """Return what the tag covers."""
@@ -72,11 +59,7 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class ProgressCopy:
-    """The messages of one input partition in the copy.
-
-    ``settings`` are those of its pair of topics. ``topic_id`` is the id of the input (hex), empty if the broker gives
-    none.
-    """
+    """The messages of one input partition in the copy; ``topic_id`` is the input's (hex), empty if not known."""
 
     settings: KafkaSection
     partition: int
@@ -89,8 +72,8 @@ class ProgressCopy:
     ) -> Self | None:
         """Return what reads and writes the copy of a partition; None if the settings name no copy.
 
-        Raises `InputError` if the topic of the copy does not exist or has no partition of this number, and
-        `NotYetError` if the broker cannot tell now.
+        Raises `InputError` if the topic of the copy has no such partition, and `NotYetError` if the broker cannot tell
+        now.
         """
         if settings.progress_copy is None:
             return None
@@ -130,8 +113,8 @@ class ProgressCopy:
     def decode(self, copied: CopiedCommit) -> CommittedState:
         """Return the commit of a copy.
 
-        Raises `UnreadableError` if it was written under another key, `LogTruncatedError` if it was written for another
-        topic of the same name, and `InputError` if it was changed, or written for another group, topic or partition.
+        Raises `ProgressError` if it was written under another key, or for another topic of the same name, and
+        `InputError` if it was changed, or written for another group, topic or partition.
         """
         topic = str(self.settings.input)
         commit = self.cipher.decode(copied.metadata, topic, self.partition, copied.offset)
@@ -139,15 +122,15 @@ class ProgressCopy:
             raise self._broken()
         if self.topic_id and copied.topic_id and copied.topic_id != self.topic_id:
             name = f"{topic}-{self.partition}"
-            raise LogTruncatedError(name, f"the copy in {self.settings.progress_copy} has another topic id")
+            raise log_truncated(name, f"the copy in {self.settings.progress_copy} has another topic id")
         return commit
 
     async def fetch(self) -> CopiedCommit | None:
         """Return the last committed copy of the partition; None if there is none.
 
-        Call it when earlier producers of the partition are fenced: their transactions have ended then. Open
-        transactions of other partitions and groups may hide the copy. So reading begins when all records that are in
-        the log now are stable; if they stay open, `HiddenCopyError` is raised.
+        Call it when earlier producers of the partition are fenced: their transactions have ended then. Those of others
+        may hide the copy. So reading begins when all records that are in the log now are stable; if they stay open,
+        `NotYetError` is raised.
 
         Reads the last 1000 offsets, and 8 times as many while the key is not found: at most 8/7 of the log.
         """
@@ -177,18 +160,19 @@ class ProgressCopy:
     async def _stable_end(self) -> int:
         """Return the end of the log as soon as no transaction is open before it."""
         async with reading(self.settings, isolation_level="read_uncommitted") as reader:
-            end = await self._end(reader)
+            end = await log_end(reader, self.tp)
         deadline = time.monotonic() + STABLE_S
         async with reading(self.settings) as reader:
-            while await self._end(reader) < end:
+            while await log_end(reader, self.tp) < end:
                 if time.monotonic() > deadline:
-                    raise HiddenCopyError(self.tp)
+                    raise NotYetError(
+                        f"{self.tp.topic}-{self.tp.partition}: an open transaction, of this or another group, hides "
+                        "the copy of the progress; waiting for its end. If it does not end, find it with "
+                        "'kafka-transactions.sh find-hanging' and end it with 'kafka-transactions.sh abort'",
+                        state="hidden by an open transaction",
+                    )
                 await asyncio.sleep(STABLE_POLL_S)
         return end
-
-    async def _end(self, reader: AIOKafkaConsumer) -> int:
-        async with leader_answer(self.tp):
-            return int((await reader.end_offsets([self.tp]))[self.tp])
 
     def _parse(self, value: bytes) -> CopiedCommit:
         try:
@@ -205,28 +189,25 @@ class ProgressCopy:
 
 
 class Order(Enum):
-    """How the commit in the copy compares with that of the group."""
+    """How the commit in the copy compares with that of the group; the value is the word of `shoal progress`."""
 
-    SAME = auto()
-    NEWER = auto()
-    OLDER = auto()
-    CONTRADICTS = auto()
+    SAME = "same"
+    NEWER = "newer"
+    OLDER = "older"
+    CONTRADICTS = "contradicts the group"
 
 
 def order_of(copied: CommittedState, of_group: CommittedState) -> Order:
     """Return how a copied commit compares with the commit of the group.
 
     A commit is newer than another if every offset that is completed or clustered in the other is so in it, and not the
-    other way round. If each covers the other, the one is newer that has read further, and then by its time, by a flush
-    that is decided and not done, and by clusters that may have been handed over and are not committed. The same
-    progress under two policies is the same: a start under a changed policy commits it once more, and a worker without
-    the setting writes no copy.
+    other way round. If each covers the other, `_rank` decides. The same progress under two policies is the same: a
+    start under a changed policy commits it once more, and a worker without the setting writes no copy.
 
     Guarantee: a record that is completed in either commit is completed in the newer one, so continuing from it releases
-    no record a second time. Where that holds for neither commit, they contradict each other.
-
-    The later of two commits of one history is `Order.NEWER`, because a completed offset stays completed, and neither
-    the next offset nor the time of a commit goes back. So no number of the commit is needed in the metadata.
+    no record a second time. Where that holds for neither commit, they contradict each other. The later of two commits
+    of one history is `Order.NEWER`: a completed offset stays completed, and neither the next offset nor the time of a
+    commit goes back.
     """
     # A start commits the same state once more: then only the place of the rows in the output differs.
     copied = replace(copied, output_rows=of_group.output_rows)

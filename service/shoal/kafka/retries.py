@@ -12,21 +12,16 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokafka import TopicPartition
+
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
-from shoal.kafka.client import (
-    CLIENT_ERRORS,
-    NotOpenedError,
-    NotStartedError,
-    TlsRefusedError,
-    task_exception,
-    to_shoal_error,
-)
-from shoal.kafka.credentials import CredentialFileError, UsedCredentials
+from shoal.kafka.client import CLIENT_ERRORS, NotYetError, join_reasons, task_exception, to_shoal_error
+from shoal.kafka.credentials import UsedCredentials
 from shoal.observability import Health, error_code, logger
 from shoal.policy import KafkaSection
 from shoal.process_end import end_process, register_compiling
@@ -50,17 +45,9 @@ CHECK_S = 2.0
 class BrokerLiveness:
     """Since when the broker does not answer, over all consumer loops of the process.
 
-    The time begins when a request has had no answer. A process that was stopped for longer, as on a virtual
-    machine that was paused, must not take that for an absence of the broker.
-
-    Parameters
-    ----------
-    health : Health
-        Records whether the broker answers.
-    patience_s : float
-        After this time without an answer (s) the worker gives up; 0: at the first request without one.
-    address : str
-        Of the brokers, for log lines.
+    The time begins when a request has had no answer: a process that was paused, as with its virtual machine, must not
+    take that for an absence of the broker. After ``patience_s`` without an answer the worker gives up; 0: at the first
+    request without one. ``address`` is for log lines.
     """
 
     health: Health
@@ -92,14 +79,14 @@ class BrokerLiveness:
         """Note that all partitions of a loop were opened."""
         self._not_opened_since_s = self._not_started_since_s = None
 
-    def note_not_opened(self, error: NotOpenedError, *, drains: bool) -> None:
-        """Note that partitions could not be opened; return if another attempt may succeed.
+    def note_not_opened(self, reasons: Mapping[TopicPartition, NotYetError], *, drains: bool) -> None:
+        """Note why partitions could not be opened; return if another attempt may succeed.
 
         Raises `BrokerError` if for ``patience_s`` a producer could not start or, in a drain, a partition could not be
         opened.
         """
         now_s = time.monotonic()
-        not_started = next((one for one in error.reasons.values() if isinstance(one, NotStartedError)), None)
+        not_started = next((one for one in reasons.values() if one.waited_s), None)
         if not_started is None:
             self._not_started_since_s = None  # only a leader or a copy is missing
         else:
@@ -107,15 +94,15 @@ class BrokerLiveness:
             self._give_up_after(now_s - self._not_started_since_s, str(not_started))
         self._not_opened_since_s = self._not_opened_since_s or now_s
         if drains:
-            self._give_up_after(now_s - self._not_opened_since_s, f"--drain: {error}")
+            self._give_up_after(now_s - self._not_opened_since_s, f"--drain: {join_reasons(reasons)}")
 
     async def check_broker(
         self, request: Callable[[], Awaitable[None]], credentials: UsedCredentials, every_s: float = CHECK_S
     ) -> None:
         """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
 
-        Raises `BrokerUnavailableError` if the broker has not answered for ``patience_s``, or does not answer and the
-        credentials were replaced.
+        Raises `BrokerUnavailableError` after ``patience_s`` without an answer, or without one when credentials were
+        replaced.
         """
         while True:
             try:
@@ -123,18 +110,14 @@ class BrokerLiveness:
                 self.note_answer()
             except CLIENT_ERRORS:
                 self.note_no_answer()
-                self._log_loss()
+                if not self._is_loss_logged:
+                    left_s = round(max(0.0, self.patience_s - self.away_s), 3)
+                    log.warning("the broker does not answer", broker=self.address, gives_up_in_s=left_s)
+                    self._is_loss_logged = True
                 credentials.renew()
                 if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)
-
-    def _log_loss(self) -> None:
-        """Log once for each loss that the broker no longer answers."""
-        if not self._is_loss_logged:
-            left_s = round(max(0.0, self.patience_s - self.away_s), 3)
-            log.warning("the broker does not answer", broker=self.address, gives_up_in_s=left_s)
-            self._is_loss_logged = True
 
     @property
     def away_s(self) -> float:
@@ -160,7 +143,8 @@ class BrokerLiveness:
                 f"--drain: a worker of group {settings.group}, or another drain of it, has taken over a "
                 "partition. Stop all of them, then drain again; no record is lost or published twice"
             )
-        elif self._may_pass(error):
+        elif isinstance(error, BrokerUnavailableError) or (error.may_pass and self._has_answered):
+            # At the first start, an error of credentials shows a fault of the settings.
             self.note_no_answer()
             if not self.is_exhausted:
                 return
@@ -173,15 +157,6 @@ class BrokerLiveness:
                 log.error("giving up", code=error_code(final), reason=str(final))
             raise final from None
 
-    def _may_pass(self, error: ShoalError) -> bool:
-        """Return whether an error may be gone within ``patience_s``.
-
-        While credentials are rotated, a key may not fit its certificate yet, or one side not trust the other yet. At
-        the first start the same error shows a fault of the settings.
-        """
-        is_of_rotation = isinstance(error, (CredentialFileError, TlsRefusedError))
-        return isinstance(error, BrokerUnavailableError) or (is_of_rotation and self._has_answered)
-
 
 async def run_with_retries(
     settings: KafkaSection,
@@ -193,10 +168,7 @@ async def run_with_retries(
 ) -> None:
     """Run consumer loops until one ends by itself or the process is to stop, with a random pause after each failure.
 
-    Raises
-    ------
-    ShoalError
-        An error that a new consumer loop would meet again.
+    Raises an error that a new consumer loop would meet again.
     """
     failures = 0
     while not stopping.is_set():
@@ -222,15 +194,13 @@ async def run_with_retries(
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-_random: Callable[[], float] = random.random
-"""Returns numbers between 0 and 1; tests replace it."""
+_random: Callable[[], float] = random.random  # returns numbers between 0 and 1; tests replace it
 
 
 def jittered(mean_s: float) -> float:
     """Return a random pause (s), uniform between 0.5 and 1.5 times its mean.
 
-    All workers of a group lose a broker at the same moment. With equal pauses they would also come back at the same
-    moments, and a coordinator that restarts would get their requests at once.
+    With equal pauses, all workers that lost a broker together would come back together.
     """
     return mean_s * (0.5 + _random())
 
@@ -240,7 +210,7 @@ def backoff_s(failures: int) -> float:
     return jittered(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
 
 
-async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+async def until_first(*works: Coroutine[Any, Any, object]) -> None:
     """Run concurrently until one has ended, cancel the others, and end as the first did: normally or with its error."""
     running = [asyncio.create_task(work) for work in works]
     try:
@@ -249,60 +219,45 @@ async def until_first(*works: Coroutine[Any, Any, None]) -> None:
         await _stop(running)
 
 
-async def until_all(*works: Coroutine[Any, Any, None], passing: type[BaseException]) -> None:
-    """Run concurrently until all have ended or one has failed, and raise its error.
-
-    An error of the class ``passing`` ends no other, and is raised only if there is no error of another class.
-    """
+async def until_all(*works: Coroutine[Any, Any, object]) -> None:
+    """Run concurrently until all have ended or one has failed; then cancel the others, and raise its error."""
     running = [asyncio.create_task(work) for work in works]
     todo = set(running)
     try:
         while todo:
             ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
-            if not all(isinstance(task_exception(one), passing | None) for one in ended):
+            if any(task_exception(one) is not None for one in ended):
                 break
     finally:
-        await _stop(running, passing)
+        await _stop(running)
 
 
-async def _stop(running: Sequence[asyncio.Task[None]], last: type[BaseException] | tuple[()] = ()) -> None:
-    """Cancel what still runs; raise the error of one that had ended, of the class ``last`` if there is no other."""
+async def _stop(running: Sequence[asyncio.Task[object]]) -> None:
+    """Cancel what still runs; raise the error of one that had ended."""
     ended = [one for one in running if one.done()]
     for one in running:
         one.cancel()
     await asyncio.wait(running)
-    errors = [error for one in ended if (error := task_exception(one)) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, last)):
-        raise error
+    for one in ended:
+        if (error := task_exception(one)) is not None:
+            raise error
 
 
-EXIT_S = 5.0
-"""How long the end of the process waits for a thread that was told to stop (s)."""
+EXIT_S = 5.0  # how long the end of the process waits for a thread that was told to stop (s)
 
 
 async def in_daemon_thread(
     work: Callable[[threading.Event], None], has_failed: Callable[[], bool] = lambda: False
 ) -> None:
-    """Run ``work`` in a thread, so that the event loop continues while kernels compile.
+    """Run ``work`` in a thread, so that the event loop continues while kernels compile; raises its error.
 
-    Parameters
-    ----------
-    work : callable
-        It gets an event. The event is set when the caller is cancelled and the result is no longer needed.
-    has_failed : callable
-        Returns whether the process ends because of an error. It is called if the process ends before the work.
+    ``work`` gets an event, which is set when the caller is cancelled. ``has_failed`` says whether the process ends
+    because of an error; it is called if the process ends before the work.
 
-    Raises
-    ------
-    ShoalError
-        The error of the work.
-
-    Notes
-    -----
     The compiler must not run while the process unloads its libraries (see `shoal.process_end`). A command of Shoal ends
     its process without unloading them. The end of any other process waits for the thread. A single step of the compiler
-    can take longer than `EXIT_S`; then that process ends without unloading too. The exit code is then 1 after an error,
-    and otherwise 0.
+    can take longer than `EXIT_S`; then that process ends without unloading too, with exit code 1 after an error and
+    otherwise 0.
     """
     done, stop = Future[None](), threading.Event()
     done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work

@@ -13,7 +13,7 @@ import time
 from asyncio import sleep
 from collections.abc import Callable, Collection
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -24,32 +24,27 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.client import NotYetError, leader_answer, log_bounds, reading
+from shoal.kafka.client import NotYetError, log_bounds, log_end, reading
 from shoal.kafka.logs import GapReader, read_committed_records
-from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows, UnreadableError
-from shoal.kafka.offsets import LogTruncatedError, OffsetState
+from shoal.kafka.metadata import CommittedState, MetadataCipher
+from shoal.kafka.offsets import OffsetState, ProgressError, contradicted, log_truncated
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
 from shoal.kafka.retries import jittered
 from shoal.kafka.topics import has_several_inputs
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
+from shoal.kafka.transactions import PartitionCounts, TransactionalProducer, TransactionBatch
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
 __all__ = [
     "PartitionContext",
     "PartitionStart",
-    "StaleCopyError",
     "StartOptions",
-    "UnconfirmedSkips",
     "check_copied_end",
-    "check_log",
     "check_no_open_transaction",
     "check_no_other_writer",
     "check_no_record_after",
     "check_output_is_empty",
     "check_output_is_whole",
-    "check_policy",
-    "check_reference",
     "commit_alone",
     "decode_both",
     "decode_committed",
@@ -66,73 +61,33 @@ __all__ = [
 
 log = logger("kafka")
 
-
-@dataclass(slots=True)
-class UnconfirmedSkips:
-    """The last skip of each partition that this process sent, and that is not counted yet.
-
-    A worker that gets no response to the end of a transaction does not know whether it was committed. Its next start
-    reads the committed progress. If that is the commit of the skip, the skip is counted then. It is not counted if the
-    process ends before, or if another worker has taken over the partition and committed.
-    """
-
-    _sent: dict[TopicPartition, tuple[CommittedState, int]] = field(default_factory=dict)
-
-    def add(self, tp: TopicPartition, commit: CommittedState, skipped_count: int) -> None:
-        """Note that a transaction with this commit is about to be sent; it replaces an earlier one."""
-        self._sent[tp] = commit, skipped_count
-
-    def take(self, tp: TopicPartition, found: CommittedState) -> int | None:
-        """Return the number of offsets that the skip with the commit found has skipped; None if it is of no skip.
-
-        It is forgotten, so that it is counted once.
-        """
-        sent, skipped_count = self._sent.pop(tp, (None, None))
-        if sent is None or (sent.at_ms, sent.state.committed_offset) != (found.at_ms, found.state.committed_offset):
-            return None
-        return skipped_count
-
-    def forget(self, tp: TopicPartition) -> None:
-        """Note that the transaction was committed, or that there was none."""
-        self._sent.pop(tp, None)
+IMPORT = "'shoal progress POLICY --import FILE'"
+SKIP = "start with --skip-to-end to continue at the end and count the skipped offsets"
 
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """Options of the operator.
-
-    Attributes
-    ----------
-    reset : {"earliest", "latest"} or None
-        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. A
-        partition that was created after the first start of the group begins at its start in any case.
-    skip_to_end : bool
-        A partition that would be refused begins at the end of its log.
-    drain : bool
-        Read to the end of the log, release or suppress all incomplete records, and end.
-    """
+    """Options of the operator."""
 
     reset: Literal["earliest", "latest"] | None = None
-    skip_to_end: bool = False
-    drain: bool = False
+    """Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. One
+    that was created after the first start of the group begins at its start in any case."""
+    skip_to_end: bool = False  # a partition that would be refused begins at the end of its log
+    drain: bool = False  # read to the end of the log, release or suppress all incomplete records, and end
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStart:
     """Where a partition begins."""
 
-    commit: CommittedState
-    """The commit from which to continue."""
+    commit: CommittedState  # the commit from which to continue
     log_start: int
-    log_end: int
-    """End of the committed part of the log (exclusive)."""
+    log_end: int  # end of the committed part of the log (exclusive)
     skipped_count: int | None = None
     """Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
     log if the committed offset does not belong to it. None without a skip."""
-    is_first: bool = False
-    """There was no commit before, and no record was published."""
-    has_new_policy: bool = False
-    """The commit that was found is of another policy."""
+    is_first: bool = False  # there was no commit before, and no record was published
+    has_new_policy: bool = False  # the commit that was found is of another policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +103,7 @@ class PartitionContext:
     fingerprint: str
     options: StartOptions
     cipher: MetadataCipher
-    unconfirmed: UnconfirmedSkips
+    counts: PartitionCounts
 
     @property
     def tp(self) -> TopicPartition:
@@ -157,11 +112,7 @@ class PartitionContext:
 
 
 async def initialize_partition(context: PartitionContext) -> PartitionStart:
-    """Return where a partition begins; commit the beginning if there is no usable commit.
-
-    It commits if there is no commit yet, if ``--skip-to-end`` replaces one that is refused, if the commit is of another
-    policy or was encrypted under another key than the first, and in any case if the producer keeps a copy. A skip whose
-    outcome was unknown is counted when its commit is found.
+    """Return where a partition begins; commit the beginning if there is no usable commit, or as `_accept` says.
 
     Raises `InputError` if the committed state cannot be trusted, or if there is none and the operator did not say where
     to begin; `NotYetError` if what is compared with it cannot be read now.
@@ -179,7 +130,7 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
                 accepted,
                 log_start,
                 log_end,
-                context.unconfirmed.take(tp, commit),
+                context.counts.take_skip(commit),
                 has_new_policy=not commit.has_policy(context.fingerprint),
             )
         known_count = await _first_partition_count(context)
@@ -191,9 +142,7 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
             return await initialize_partition(context)
         if not context.options.skip_to_end:
             raise
-        copied_offset = refusal.committed_offset if isinstance(refusal, StaleCopyError) else None
-        is_known = not isinstance(refusal, LogTruncatedError)
-        first = _committed_offset(copied_offset, commit, of_group) if is_known else None
+        first = _refused_offset(refusal, commit, of_group)
         offset, skipped_count = log_end, log_end - (log_start if first is None or first > log_end else first)
     commit = await _commit_beginning(context, offset, skipped_count, known_count or context.partition_count)
     # Nothing that may fail comes between this commit and the count of skipped offsets.
@@ -213,7 +162,11 @@ async def _accept(
         commit = commit.under_policy(context.fingerprint)
     is_current = of_group is not None and context.cipher.is_current(of_group.metadata)
     if producer.copy is not None or has_new_policy or not is_current:
-        await _commit_again(context, commit)
+        # So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends
+        # the start. A partition without new records would otherwise keep a key that is to be removed, and each of its
+        # starts would report a change of the policy again.
+        renewed = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
+        await commit_alone(producer, context.cipher, context.tp, renewed)
     return commit
 
 
@@ -225,21 +178,20 @@ async def _check_commit(context: PartitionContext, commit: CommittedState, log_s
     if context.options.skip_to_end:
         # Without this option the task checks the reference record when it reads the first record.
         await check_reference(settings, commit.state, tp, log_start)
-    check_policy(commit, context.fingerprint, partition_name, drain=context.options.drain)
+    check_policy_change(commit, context.fingerprint, partition_name, drain=context.options.drain)
     output_end = await end_at_start(settings, tp.partition, commit.state)
     if await is_published_after(settings, tp.partition, commit):
         raise InputError(
             f"{partition_name}: {settings.output}-{tp.partition} holds records that were published after the commit (a "
             "second group over the same topics? committed offsets reset by another tool? an old export imported?). "
-            "Continuing would publish them a second time. Stop the other group, import the latest export with 'shoal "
-            "progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped "
-            "offsets"
+            "Continuing would publish them a second time. Stop the other group, import the latest export with "
+            f"{IMPORT}, or {SKIP}"
         )
     return output_end
 
 
 async def _first_partition_count(context: PartitionContext) -> int | None:
-    """Return the number of partitions that the input had when the group first started; None if that is not known."""
+    """Return the number of partitions of the input when the group first started; None if that is not known."""
     known_count = await fetch_first_partition_count(
         context.admin, context.settings, context.partition_count, context.cipher
     )
@@ -248,33 +200,24 @@ async def _first_partition_count(context: PartitionContext) -> int | None:
     return known_count
 
 
-def _committed_offset(
-    copied_offset: int | None, commit: CommittedState | None, of_group: OffsetAndMetadata | None
+def _refused_offset(
+    refusal: InputError, commit: CommittedState | None, of_group: OffsetAndMetadata | None
 ) -> int | None:
     """Return the committed offset: of a refused copy, of a commit that can be read, or as the group holds it."""
-    if copied_offset is not None:
-        return copied_offset
+    if isinstance(refusal, ProgressError) and refusal.is_of_another_log:
+        return None
+    if isinstance(refusal, ProgressError) and refusal.committed_offset is not None:
+        return refusal.committed_offset
     if commit is not None:
         return commit.state.committed_offset
     return None if of_group is None else int(of_group.offset)
-
-
-async def _commit_again(context: PartitionContext, commit: CommittedState) -> None:
-    """Commit the state of the start once more: under this policy and the first key, and to the copy.
-
-    So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
-    start. Without this, a partition without new records would keep a key that is to be removed, and each of its starts
-    would report a change of the policy again.
-    """
-    commit = replace(commit, output_rows=context.producer.output_rows_of(TransactionBatch()))
-    await commit_alone(context.producer, context.cipher, context.tp, commit)
 
 
 async def _commit_beginning(
     context: PartitionContext, offset: int, skipped_count: int | None, first_partition_count: int
 ) -> CommittedState:
     """Commit that a partition begins at an offset, and copy it; return the commit."""
-    settings, partition, tp = context.settings, context.partition, context.tp
+    settings, partition = context.settings, context.partition
     now_ms = time.time_ns() // 1_000_000
     if skipped_count is None:
         # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
@@ -290,10 +233,10 @@ async def _commit_beginning(
     output_rows = context.producer.output_rows_of(TransactionBatch())
     commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count, output_rows)
     if skipped_count is not None:
-        context.unconfirmed.add(tp, commit, skipped_count)
+        context.counts.sent_skip = commit, skipped_count
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await commit_alone(context.producer, context.cipher, context.tp, commit)
-    context.unconfirmed.forget(tp)
+    context.counts.sent_skip = None
     return commit
 
 
@@ -331,8 +274,8 @@ def _chosen_offset(context: PartitionContext, log_start: int, log_end: int, know
     if reset is None:
         raise InputError(
             f"{settings.input}-{partition}: group {settings.group} has no committed offset. Say where to begin with "
-            "--from earliest or --from latest (in an app: start=), or import committed offsets with "
-            "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
+            f"--from earliest or --from latest (in an app: start=), or import committed offsets with {IMPORT}, or "
+            "start with --skip-to-end (skip_to_end=True)"
         )
     offset = log_start if reset == "earliest" else log_end
     if known_count == 0:
@@ -346,11 +289,10 @@ def check_log(state: OffsetState, partition_name: str, log_start: int, log_end: 
     if log_start > state.committed_offset:
         raise InputError(
             f"{partition_name}: the log begins at {log_start}, after the committed offset {state.committed_offset}. "
-            "Records that were never published are no longer retained. Lengthen the retention of the topic, and start "
-            "with --skip-to-end to continue at the end and count the skipped offsets"
+            f"Records that were never published are no longer retained. Lengthen the retention of the topic, and {SKIP}"
         )
     if log_end < state.next_offset:
-        raise LogTruncatedError(
+        raise log_truncated(
             partition_name, f"the log ends at {log_end}, before offset {state.next_offset}, up to which it was read"
         )
 
@@ -363,37 +305,36 @@ async def check_reference(settings: KafkaSection, state: OffsetState, tp: TopicP
     async with aclosing(read_committed_records(settings, tp, reference.offset)) as records:
         async for record in records:
             if reference.is_contradicted(record.offset, record.timestamp):
-                raise LogTruncatedError.at_reference(f"{tp.topic}-{tp.partition}", reference)
+                raise contradicted(f"{tp.topic}-{tp.partition}", reference)
             return
 
 
-def check_policy(commit: CommittedState, fingerprint: str, partition_name: str, *, drain: bool) -> None:
+def check_policy_change(commit: CommittedState, fingerprint: str, partition_name: str, *, drain: bool) -> None:
     """Refuse a changed policy where it could publish records in other clusters than those decided before."""
-    if commit.state.unfinished_clusters and not commit.has_policy(fingerprint):
+    if commit.has_policy(fingerprint):
+        return
+    if commit.state.unfinished_clusters:
         raise InputError(
             f"{partition_name}: the policy has changed while partly released clusters are still to be completed. Run "
             "'shoal run POLICY --drain' with the old policy first"
         )
-    if commit.state.flush_at_offset is not None and not commit.has_policy(fingerprint) and not drain:
+    if commit.state.flush_at_offset is not None and not drain:
         raise InputError(
             f"{partition_name}: the policy has changed while a flush that was decided is not done. Run "
             "'shoal run POLICY --drain' first, preferably with the old policy"
         )
-    if commit.state.handed_over_uncommitted and not commit.has_policy(fingerprint):
+    if commit.state.handed_over_uncommitted:
         raise InputError(
             f"{partition_name}: the policy has changed while a Faust stage may have received clusters that are not "
             "committed (its worker was killed). The new policy could release the same records in different clusters. "
-            "Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or start with "
-            "--skip-to-end to continue at the end and count the skipped offsets"
+            f"Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or {SKIP}"
         )
 
 
-MAX_REQUESTS = 20
-"""After more repeats than this, one answer is accepted, even if it differs from the one before."""
+MAX_REQUESTS = 20  # after more repeats than this, one answer is accepted, even if it differs from the one before
 POLL_S = 0.1
 COORDINATOR_TIMEOUT_S = 5.0
-RECHECK_DELAY_S = 1.0
-"""Mean pause (s) before a commit that may be an older one is read again."""
+RECHECK_DELAY_S = 1.0  # mean pause (s) before a commit that may be an older one is read again
 
 
 async def fetch_committed(
@@ -423,9 +364,8 @@ async def _agreed_answer(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the committed offset and metadata of all these partitions, with offset -1 for no commit.
 
-    The request is repeated until two answers in succession agree; after more than 20 repeats one answer is accepted.
-    Raises `BrokerUnavailableError` if the coordinator had no answer, or none about some of the partitions, for
-    `COORDINATOR_TIMEOUT_S`.
+    After `MAX_REQUESTS` repeats without two equal answers one is accepted. Raises `BrokerUnavailableError` if the
+    coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
     """
     answer: dict[TopicPartition, OffsetAndMetadata] = {}
     unanswered_since_s: float | None = None
@@ -467,8 +407,8 @@ async def fetch_first_partition_count(
 ) -> int | None:
     """Return the number of partitions that the input had when the group first started.
 
-    Each commit holds this number. Where they differ, the smallest is the oldest. It is 0 if the group has commits that
-    do not say it, and None if the group has no commit. Raises as `fetch_committed`.
+    Each commit holds it. Where they differ, the smallest is the oldest. It is 0 if no commit of the group says it, and
+    None if the group has no commit.
     """
     topic = str(settings.input)
     offsets = await _agreed_answer(
@@ -516,10 +456,8 @@ async def check_no_record_after(
 ) -> None:
     """Check that the output got no record from an offset on, where retention may have removed records.
 
-    ``offset`` is where the next record of the group would have been, as the copy of a commit says; None if it does not
-    say it. Raises `InputError` if there are records after it, or if that is not known: the copy does not say the
-    offset, there is no output, the output was recreated, or retention removed what followed. Raises `NotYetError` if
-    that cannot be read now.
+    ``offset`` is where the next record of the group would have been, as the copy of a commit says, or None. Raises
+    `InputError` if there are records after it, or if that is not known, and `NotYetError` if it cannot be read now.
     """
     tp = TopicPartition(settings.output, partition)
     if settings.output is None:
@@ -528,11 +466,10 @@ async def check_no_record_after(
         reason = f"the copy does not say where {tp.topic}-{tp.partition} ended"
     else:
         await check_no_open_transaction(settings, partition)
-        async with reading(settings) as reader:
-            log_start, log_end = await log_bounds(reader, tp)
-            is_known = log_start <= offset <= log_end
-            if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
-                return
+        log_start, log_end, first = await _find_from(settings, tp, offset)
+        is_known = log_start <= offset <= log_end
+        if is_known and first is None:
+            return
         shown = "holds records that were published after" if is_known else "no longer shows what followed"
         reason = f"{tp.topic}-{tp.partition} {shown} the copy (offset {offset})"
     found = (
@@ -540,8 +477,7 @@ async def check_no_record_after(
     )
     raise InputError(
         f"{settings.input}-{partition}: {found}, and {reason}. Continuing could publish records twice. Import an "
-        "export that was made before the loss, and after the last commit, with 'shoal progress POLICY --import FILE', "
-        "or start with --skip-to-end to continue at the end and count the skipped offsets"
+        f"export that was made before the loss, and after the last commit, with {IMPORT}, or {SKIP}"
     )
 
 
@@ -549,41 +485,35 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
     """Check that the output holds no committed record from the offset on at which it ended after a commit.
 
     The group and its copy hold the commit, so it should be the last one. Then such a record is one of another producer,
-    whatever its timestamp is, and `InputError` is raised. An output that ends before the offset, or begins after it,
-    shows no such record.
+    whatever its timestamp is, and `InputError` is raised. An output that ends before the offset shows no such record.
     """
     if settings.output is None or offset is None:
         return
     tp = TopicPartition(settings.output, partition)
-    async with reading(settings) as reader:
-        log_start, log_end = await log_bounds(reader, tp)
-        if offset >= log_end:
-            return
-        if await GapReader(reader).next_record_offset(tp, max(offset, log_start)) is None:
-            return
+    if (await _find_from(settings, tp, offset))[2] is None:
+        return
     raise InputError(
         f"{settings.input}-{partition}: {tp.topic}-{tp.partition} holds records that were published after the commit "
         f"(from offset {offset} on; a second group over the same topics? all topics restored from a backup?). "
-        "Continuing could publish them a second time. Stop the other group, import the latest export with 'shoal "
-        "progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped "
-        "offsets"
+        f"Continuing could publish them a second time. Stop the other group, import the latest export with {IMPORT}, "
+        f"or {SKIP}"
     )
+
+
+async def _find_from(settings: KafkaSection, tp: TopicPartition, offset: int) -> tuple[int, int, int | None]:
+    """Return where a log begins and ends, and the offset of its first committed record from an offset on, if any."""
+    async with reading(settings) as reader:
+        log_start, log_end = await log_bounds(reader, tp)
+        if offset >= log_end:
+            return log_start, log_end, None
+        return log_start, log_end, await GapReader(reader).next_record_offset(tp, max(offset, log_start))
 
 
 async def _end(settings: KafkaSection, partition: int, isolation_level: str) -> int | None:
     if settings.output is None:
         return None
-    tp = TopicPartition(settings.output, partition)
-    async with reading(settings, isolation_level=isolation_level) as consumer, leader_answer(tp):
-        return int((await consumer.end_offsets([tp]))[tp])
-
-
-class StaleCopyError(InputError):
-    """The copy decides, with this committed offset, and records may have been published after it."""
-
-    def __init__(self, message: str, committed_offset: int) -> None:
-        super().__init__(message)
-        self.committed_offset = committed_offset
+    async with reading(settings, isolation_level=isolation_level) as consumer:
+        return await log_end(consumer, TopicPartition(settings.output, partition))
 
 
 async def newest_commit(
@@ -597,9 +527,8 @@ async def newest_commit(
     """Return the commit from which a partition continues; None if there is none.
 
     Where group and copy agree, ``acknowledged`` is called with the offset at which the output ended, as the copy says.
-    Raises `StaleCopyError` if the copy is newer than the group's progress or all that is left, and the output shows, or
-    cannot exclude, that records were published after it. Raises `InputError` if the commit of the group or its copy
-    cannot be trusted, if they contradict each other, or if another producer has written to the output.
+    Raises `InputError` if the commit of the group or its copy cannot be trusted, if they contradict each other, or as
+    `check_copied_end`.
     """
     if copy is None:
         return None if of_group is None else decode_committed(of_group, settings, partition, cipher)
@@ -622,7 +551,7 @@ async def newest_commit(
 async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Order, *, has_older: bool) -> None:
     """Compare where the output ended, as a copy says, with the output. A copy older than the group says nothing.
 
-    Raises `StaleCopyError` if the copy is newer and records may have been published after it, and `InputError` if it
+    Raises `ProgressError` if the copy is newer and records may have been published after it, and `InputError` if it
     agrees with the group and another producer has written to the output.
     """
     settings, partition, end = copy.settings, copy.partition, _output_end(copy, copied)
@@ -632,7 +561,7 @@ async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Orde
         try:
             await check_no_record_after(settings, partition, end, has_older=has_older)
         except InputError as error:
-            raise StaleCopyError(str(error), copied.offset) from None
+            raise ProgressError(str(error), committed_offset=copied.offset) from None
 
 
 def _output_end(copy: ProgressCopy, copied: CopiedCommit) -> int | None:
@@ -651,16 +580,14 @@ def decode_both(
     commit = None if copied is None else copy.decode(copied)
     try:
         known = None if of_group is None else decode_committed(of_group, settings, partition, copy.cipher)
-    except UnreadableError:
-        raise
-    except InputError:
-        if commit is None:
+    except InputError as error:
+        if commit is None or isinstance(error, ProgressError):
             raise
         raise InputError(
             f"{settings.input}-{partition}: the committed offset carries no progress that can be read (reset by "
             f"another tool?), but {settings.progress_copy} holds a copy. Delete the group's offset of this partition: "
-            "the next start then continues from the copy. Or import an export with 'shoal progress POLICY --import "
-            "FILE', or start with --skip-to-end"
+            f"the next start then continues from the copy. Or import an export with {IMPORT}, or start with "
+            "--skip-to-end"
         ) from None
     if commit is None or known is None:
         is_same = commit is None and known is None
@@ -671,8 +598,7 @@ def decode_both(
             f"{settings.input}-{partition}: the progress of group {settings.group} and its copy in "
             f"{settings.progress_copy} contradict each other: each has completed offsets that the other has not. "
             "Continuing from either could publish records twice. Import an export that is newer than both with "
-            "'shoal progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the "
-            "skipped offsets"
+            f"{IMPORT}, or {SKIP}"
         )
     return (commit if order is Order.NEWER else known), order
 
@@ -685,21 +611,18 @@ def decode_committed(
 
 
 SEARCHING = "reading whether records of an input partition were published before"
-TOLD_EVERY_S = 10.0
-"""Time (s) between two lines of the log that say how far a search is."""
+TOLD_EVERY_S = 10.0  # time (s) between two lines of the log that say how far a search is
 
 
-APPEND_TIME = 1
-"""Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
+APPEND_TIME = 1  # timestamp type of a topic with ``message.timestamp.type=LogAppendTime``
 
 
 async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
     """Refuse to begin without a commit if records of this partition were published before.
 
     Those are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
-    stage without an output topic writes only evidence and cluster messages.) Without such a record, all that is
-    committed is read, also of other partitions; the log says how far, every 10 s. Another check with the same producer
-    reads what has been added.
+    stage without an output topic writes only these.) All that is committed is read, also of other partitions; the log
+    says how far, every 10 s. Another check with the same producer reads what has been added.
     """
     # With one input, messages name none. With several, messages without a name are of a time with one input, whose
     # output tells whether it was released.
@@ -725,9 +648,8 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
                 raise InputError(
                     f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
                     f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "
-                    "time. Import the committed offsets with 'shoal progress POLICY --import FILE', or start with "
-                    "--skip-to-end to continue at the end and count the skipped offsets, or use an "
-                    "empty output, if the old one is deleted"
+                    f"time. Import the committed offsets with {IMPORT}, or {SKIP}, or use an empty output, if the old "
+                    "one is deleted"
                 )
 
 
@@ -744,12 +666,11 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
         tp = producer.target(topic)
         async with reading(settings) as reader:
             log_start, _ = await log_bounds(reader, tp)
-        if log_start > 0:
+        if log_start:
             raise InputError(
                 f"{settings.input}-{partition}: group {settings.group} has no committed offset, and the records of "
                 f"{tp.topic}-{tp.partition} before offset {log_start} were deleted (retention?). Starting over could "
-                "publish them a second time. Import the committed offsets with 'shoal progress POLICY --import FILE', "
-                "or start with --skip-to-end to continue at the end and count the skipped offsets, or with --from "
+                f"publish them a second time. Import the committed offsets with {IMPORT}, or {SKIP}, or with --from "
                 "latest if the input is new to the group, or use a new topic in its place, if the deleted records are "
                 "not of this input or no reader has kept them"
             )
@@ -783,38 +704,28 @@ async def latest_published(settings: KafkaSection, partition: int) -> int:
 async def is_published_after(settings: KafkaSection, partition: int, commit: CommittedState) -> bool:
     """Return whether the output holds records that were published after a commit; False without an output.
 
-    The commit says where its own rows are in the output. If more records follow there than it has rows, some are later.
-    Commits of older versions do not say it, and then the time of the commit decides alone.
+    The commit says where its own rows are in the output: if more records follow there, some are later. Commits of older
+    versions do not say it, and then the time of the commit decides alone.
     """
-    output, rows = settings.output, commit.output_rows
-    if output is None:
+    tp, rows, count = TopicPartition(settings.output, partition), commit.output_rows, 0
+    if settings.output is None:
         return False
-    if rows is not None and rows.are_in(output) and await _has_more_than(settings, partition, rows):
-        return True
+    if rows is not None and rows.are_in(settings.output):
+        # An output that ends earlier (recreated, or records lost by brokers) holds none of them.
+        async with aclosing(read_committed_records(settings, tp, rows.first_offset)) as records:
+            async for _ in records:
+                count += 1
+                if count > rows.count:
+                    return True
     return await _is_published_since(settings, partition, commit.at_ms)
-
-
-async def _has_more_than(settings: KafkaSection, partition: int, rows: OutputRows) -> bool:
-    """Return whether the output holds more committed records than these rows from the first of them on.
-
-    An output that ends earlier (recreated, or records lost by brokers) holds none of them.
-    """
-    tp, count = TopicPartition(settings.output, partition), 0
-    async with aclosing(read_committed_records(settings, tp, rows.first_offset)) as records:
-        async for _ in records:
-            count += 1
-            if count > rows.count:
-                return True
-    return False
 
 
 async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
     """Return whether the output holds records with a later timestamp than this time of a commit (ms).
 
-    Records carry the time of their commit, floored to a multiple of the commit interval. A commit that is at least one
-    interval later is therefore found, if the clock was not set back. A later commit before the next multiple is not
-    found: its records carry the same timestamp as those of this commit, which is not after ``at_ms``. With
-    ``LogAppendTime``, records count from one transaction timeout after ``at_ms`` on.
+    Records carry the time of their commit, floored to a multiple of the commit interval. So a commit before the next
+    multiple is not found, nor one after the clock was set back. With ``LogAppendTime``, records count from one
+    transaction timeout after ``at_ms`` on.
     """
     tp = TopicPartition(settings.output, partition)
     async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple, Protocol
@@ -25,7 +25,7 @@ from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError, InputError
 from shoal.formats import Block, DropReason, Envelope, MessageDecoder, Reason, RecordFault, message_format
 from shoal.kafka.metadata import CommittedState, span_limit
-from shoal.kafka.offsets import LogTruncatedError, OffsetState, OffsetTracker
+from shoal.kafka.offsets import OffsetState, OffsetTracker, contradicted
 from shoal.kafka.transactions import PartitionCounts, RecordCollector, TaskContext, TransactionSink
 from shoal.observability import logger
 from shoal.policy import Policy
@@ -47,8 +47,7 @@ MAX_AHEAD_MS = 3_600_000
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as rejected without the field at fault, so that they cost no time."""
 
-TOLD_EVERY_MS = 10_000
-"""Time (ms) between two lines of the log that say how many records were rejected as dated ahead."""
+TOLD_EVERY_MS = 10_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
 
 DATED_AHEAD = RecordFault("dated more than an hour ahead")
 NO_VALUE = RecordFault("no value")
@@ -81,14 +80,13 @@ class PartitionTask:
     A commit takes these steps, in this order:
 
     1. If an earlier transaction failed, its error is raised and nothing is committed.
-    2. The offset tracker makes a snapshot: the committed offset, the incomplete offsets from there on, the stream time,
-       and the rest of `OffsetState`.
+    2. The offset tracker makes a snapshot (`OffsetState`).
     3. The collector packs a transaction: the snapshot, and all results added since it packed the transaction before.
     4. The transaction waits until all transactions that were packed before it are committed.
     5. The snapshot is encoded as offset metadata, encrypted if there is a key.
     6. The transaction sends rows, clusters, evidence, quarantine entries, and the committed offset with its metadata.
-    7. Metrics count the released, suppressed and quarantined records, and the listener receives the clusters. If the
-       outcome of the transaction is unknown, the next task of the process counts them when it finds the commit.
+    7. Metrics count the records, and the listener receives the clusters. If the outcome of the transaction is unknown,
+       the next task of the process counts them when it finds the commit.
 
     The task continues from ``last_commit`` and closes ``sink``. ``log_end`` is the end of the log at the opening: if an
     earlier task handed clusters over, their records have offsets below it. ``counts`` is what earlier tasks of this
@@ -112,32 +110,29 @@ class PartitionTask:
         self._tp, self._context, self._sink, self._metrics = tp, context, sink, context.metrics
         self._labels: tuple[str, int] = (tp.topic, tp.partition)
         self._first_partition_count = last_commit.first_partition_count
-        self._tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
+        self.tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
         self._collector = RecordCollector(tp, context, sink, last_commit, counts)
-        self._delivery = context.listener.delivery(
-            tp.partition,
-            context.commit_interval_s,
-            may_have_handed_over=state.handed_over_uncommitted,
-            handed_over_until=log_end if state.handed_over_uncommitted else 0,
-        )
+        self._hand_over = context.listener.on_decided
+        self._may_have_handed_over = state.handed_over_uncommitted
+        """Whether the next commit says that clusters decided after it may have been handed over."""
+        self._handed_over_until = log_end if state.handed_over_uncommitted else 0
+        """An earlier process may have handed over clusters of records before this offset."""
+        self._is_handing_over = False
         self._release = release_strategy(policy)
         self._pipeline = restore_pipeline(policy, state)
-        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes(self._pipeline.policy)
+        self.tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes(self._pipeline.policy)
         self._metrics.add_partition(*self._labels, self._pipeline)
         self._reader = PartitionReader(tp, context, self._pipeline, state, counts)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
-        self._is_closed = self._is_drained = self._has_unconfirmed_rejection = False
+        self._is_closed = self._has_unconfirmed_rejection = False
+        self.is_drained = False
+        """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
 
     @property
     def position(self) -> int:
         """Consumer position (Kafka): offset of the next message to take. Earlier messages are ignored."""
         return self._reader.position
-
-    @property
-    def tracker(self) -> OffsetTracker:
-        """The state of the offsets. Callers must not change it."""
-        return self._tracker
 
     @property
     def committed_offset(self) -> int:
@@ -147,12 +142,12 @@ class PartitionTask:
     @property
     def is_restoring(self) -> bool:
         """Whether incomplete records, or members of unfinished clusters, must still be read again after a restart."""
-        return self._tracker.is_restoring
+        return self.tracker.is_restoring
 
     @property
     def waiting_count(self) -> int:
         """Number of records that were read and are not yet published, suppressed or quarantined."""
-        return self._tracker.waiting_count
+        return self.tracker.waiting_count
 
     @property
     def oldest_held_s(self) -> float | None:
@@ -160,13 +155,8 @@ class PartitionTask:
 
         None if no record is held, or some must still be read again after a restart.
         """
-        oldest = None if self._tracker.is_restoring else self._tracker.oldest
+        oldest = None if self.tracker.is_restoring else self.tracker.oldest
         return None if oldest is None else self._context.monotonic_clock() - oldest.read_ms / 1000
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
-        return self._is_drained
 
     @property
     def is_full(self) -> bool:
@@ -185,33 +175,28 @@ class PartitionTask:
         return math.inf, self._collector.sending if is_awaited else None
 
     def restore(self, log_start: int) -> bool:
-        """Move the consumer position back. It may end below the committed offset. Call this before the first message.
-
-        Where reading begins, parameter and result are those of `PartitionReader.restore`.
-        """
+        """Move the consumer position back, before the first message; see `PartitionReader.restore`."""
         return self._reader.restore(log_start)
-
-    # ------------------------------------------------------------------ messages
 
     async def process(self, messages: Sequence[Message]) -> None:
         """Take messages in the order of the log. Messages below `position` are ignored.
 
-        Raises `LogTruncatedError` if the offset of the reference record holds a different record than before the
-        restart, and `GuaranteeError` if the messages are out of order or an invariant does not hold.
+        Raises `ProgressError` if the offset of the reference record holds a different record than before the restart,
+        and `GuaranteeError` if the messages are out of order or an invariant does not hold.
         """
         async with self._lock:
-            if self._is_closed or self._is_drained:
+            if self._is_closed or self.is_drained:
                 return
             new, start = self._reader.new_messages(messages), 0
-            while start < len(new):
+            while start < len(new) and not self._is_closed:
                 start += await self._process_slice(new[start:])
 
     async def _process_slice(self, messages: Sequence[Message]) -> int:
         """Process the first block of these messages; return how many messages were taken."""
         now_ms = round(self._context.wall_clock() * 1000)
-        messages = messages[: block_length(messages, now_ms, hands_over=self._delivery.awaits_commits)]
-        if self._tracker.flush_at_offset is not None:
-            first_unread_offset = self._tracker.next_offset
+        messages = messages[: block_length(messages, now_ms, hands_over=self._hand_over is not None)]
+        if self.tracker.flush_at_offset is not None:
+            first_unread_offset = self.tracker.next_offset
             new = (i for i, message in enumerate(messages) if message.offset >= first_unread_offset)
             restored_count = next(new, len(messages))
             if restored_count == 0:
@@ -222,13 +207,13 @@ class PartitionTask:
         decisions = self._decode_and_decide(messages, now_ms)
         if decisions is not None:
             await self._hand_over_and_apply(decisions)
-        self._delivery.after_read(self._tracker.next_offset)
+        self._note_read()
         return len(messages)
 
     def _decode_and_decide(self, messages: Sequence[Message], now_ms: int) -> BlockDecisions | None:
         """Decode a block and decide on its records; the caller must apply the decisions."""
-        block, classified = self._reader.read(messages, self._tracker, now_ms)
-        classified.apply_to(self._tracker, int(self._context.monotonic_clock() * 1000))  # never later than now
+        block, classified = self._reader.read(messages, self.tracker, now_ms)
+        classified.apply_to(self.tracker, int(self._context.monotonic_clock() * 1000))  # never later than now
         for rejection in classified.rejections:
             self._collector.add_unpublished(rejection.offset, rejection.reason)
         self._collector.add_dropped(reason for _, reason in classified.dropped)
@@ -245,74 +230,88 @@ class PartitionTask:
 
     def _suppress_compacted(self, before: int) -> None:
         """Suppress incomplete records below ``before`` that compaction removed before they were read again."""
-        if self._tracker.unfinished.has_missing_members(before):
+        if self.tracker.unfinished.has_missing_members(before):
             raise InputError(
                 f"{self._tp.topic}-{self._tp.partition}: records of a partly released cluster are missing from the log "
                 "(compacted?): the cluster cannot be released in full; start with --skip-to-end to continue at the end "
                 "and count skipped offsets"
             )
-        self._suppress(self._tracker.lost_to_compaction(before))
+        self._suppress(self.tracker.lost_to_compaction(before))
 
     def _suppress(self, offsets: list[int]) -> None:
-        self._tracker.complete(offsets)
+        self.tracker.complete(offsets)
         for offset in offsets:
             self._collector.add_unpublished(offset, Reason.SUPPRESSED)
 
-    async def _hand_over_and_apply(self, decisions: BlockDecisions) -> None:
+    async def _hand_over_and_apply(self, decisions: BlockDecisions) -> bool:
+        """Apply decisions once their clusters are handled; return False if one is not: the task takes nothing more."""
         # A commit during the hand-over lists these records as incomplete. A restart decides the same.
-        await self._delivery.deliver(decisions.clusters, self._ensure_still_owner, self._commit_if_due)
-        read_ms = self._release.complete(self._tracker, decisions)
-        self._tracker.next_cluster_number += len(decisions.clusters)
-        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes(self._pipeline.policy)
+        if self._hand_over is not None:
+            for cluster in decisions.clusters:
+                self._is_handing_over = True
+                await self._ensure_still_owner()
+                if not await self._until_handled(self._hand_over(self._tp.partition, cluster)):
+                    self._is_closed = True
+                    return False
+            self._is_handing_over = False
+        read_ms = self._release.complete(self.tracker, decisions)
+        self.tracker.next_cluster_number += len(decisions.clusters)
+        self.tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes(self._pipeline.policy)
         self._metrics.set_position_weight(*self._labels, self._pipeline.position_weight)
         self._suppress(decisions.suppressed)
         self._collector.add(decisions, self._context.monotonic_clock() - np.array(read_ms) / 1000)
         if decisions.early_count:
             self._metrics.early.labels(*self._labels).inc(decisions.early_count)
+        return True
+
+    async def _until_handled(self, handling: Awaitable[bool]) -> bool:
+        """Wait until a cluster was handled, and meanwhile commit earlier decisions in the commit interval."""
+        waiter = asyncio.ensure_future(handling)
+        try:
+            while not waiter.done():
+                await asyncio.wait({waiter}, timeout=self._context.commit_interval_s / 2)
+                if not waiter.done() and self._commit_wait_s == 0:
+                    await self._commit()
+            return waiter.result()
+        finally:
+            waiter.cancel()
+            await asyncio.wait({waiter})
 
     async def _ensure_still_owner(self) -> None:
-        """Commit, to prove ownership. No commit is needed if the last one is younger than the commit interval.
+        """Commit that clusters may be handed over, to prove ownership, if the last commit is older than the interval.
 
-        The commit sets handed_over_uncommitted. It fails if another worker owns the partition: a worker that was
-        suspended must not hand over clusters of records that another worker has released. A rejection by the clock is
-        committed before a cluster that depends on it is handed over.
+        The commit fails if another worker owns the partition: a worker that was suspended must not hand over clusters
+        of records that another worker has released. A rejection by the clock is committed before a cluster that depends
+        on it.
         """
         if self._has_unconfirmed_rejection:
             await self._collector.wait_until_committed()
             self._has_unconfirmed_rejection = False
         age_s = self._context.wall_clock() - self._collector.confirmed_at_s
-        if self._delivery.may_have_handed_over and 0 <= age_s < self._context.commit_interval_s:
+        if self._may_have_handed_over and 0 <= age_s < self._context.commit_interval_s:
             return
-        self._delivery.may_have_handed_over = True
+        self._may_have_handed_over = True
         if self._can_commit:
             await self._commit()
         else:
             await self._collector.recommit_as_handed_over()
 
-    # ------------------------------------------------------------------ commits and flushes
-
     @property
     def _can_commit(self) -> bool:
-        """Whether the task may commit.
-
-        A commit lists rejected future timestamps: the task must have read all messages up to the restored commit.
-        """
-        return self._tracker.can_commit and self._reader.has_restored
+        """Whether all messages up to the restored commit were read: a commit lists rejected future timestamps."""
+        return self.tracker.can_commit and self._reader.has_restored
 
     @property
     def _has_uncommitted_state(self) -> bool:
-        """Whether there is anything to commit.
-
-        Control records alone count: otherwise Kafka's tools report a lag above 0.
-        """
-        return self._collector.has_unpacked or self._tracker.offset_to_commit > self.committed_offset
+        """Whether there is anything to commit; control records alone count: Kafka's tools would report a lag."""
+        return self._collector.has_unpacked or self.tracker.offset_to_commit > self.committed_offset
 
     @property
     def _commit_wait_s(self) -> float:
         """Time until a commit is due (s), whether or not a transaction is being sent; infinite if none can be made.
 
-        It is due when the commit interval has passed, and earlier when the decisions fill a transaction. If the output
-        is slow, as under a quota, what is read in a long commit interval would exceed the transaction timeout.
+        Decisions that fill a transaction are committed earlier: if the output is slow, as under a quota, what is read
+        in a long commit interval would exceed the transaction timeout.
         """
         if not (self._has_uncommitted_state and self._can_commit):
             return math.inf
@@ -331,41 +330,45 @@ class PartitionTask:
         """Commit or flush if it is due. A committed flush runs when all incomplete records were read again.
 
         Every record before ``delivered_up_to`` was delivered to `process`; control records are never delivered.
-        ``log_end`` is the last stable offset of the partition. A new flush starts only there; without it, none starts.
-        Raises `BrokerError` if a background transaction failed.
+        ``log_end`` is the last stable offset of the partition: a new flush starts only there. Raises `BrokerError` if a
+        transaction failed.
         """
         async with self._lock:
             if self._is_closed:
                 return
-            if delivered_up_to is not None and not self._is_drained:
+            if delivered_up_to is not None and not self.is_drained:
                 self._advance_position(delivered_up_to)
             self._collector.check()
             at_end = log_end is not None and 0 <= log_end <= self.position
-            if at_end and self._tracker.is_restoring:
-                self._suppress_compacted(self._tracker.next_offset)
-            if self._tracker.flush_at_offset is not None and not self._tracker.is_restoring:
+            if at_end and self.tracker.is_restoring:
+                self._suppress_compacted(self.tracker.next_offset)
+            if self.tracker.flush_at_offset is not None and not self.tracker.is_restoring:
                 await self._flush_committed()
             elif at_end and self._should_flush:
                 await self._flush()
             if self._commit_wait_s == 0 and not self._collector.is_busy:
                 self._pack_commit()
-                if self._delivery.awaits_commits:
+                if self._hand_over is not None:
                     # A fenced task fails here and hands nothing over.
                     await self._collector.wait_until_committed()
 
     def _advance_position(self, delivered_up_to: int) -> None:
         self._reader.position = max(self.position, delivered_up_to)
-        self._tracker.skip_offset_gaps(delivered_up_to)
-        self._delivery.after_read(self._tracker.next_offset)
+        self.tracker.skip_offset_gaps(delivered_up_to)
+        self._note_read()
+
+    def _note_read(self) -> None:
+        """Note if all records were read whose clusters an earlier process may have handed over."""
+        if self._hand_over is None and self.tracker.next_offset >= self._handed_over_until:
+            self._may_have_handed_over = False
 
     async def commit(self, *, flush: bool = False) -> None:
-        """Commit the decisions, and wait until they are committed.
+        """Commit the decisions, and wait until they are committed; do nothing before all was read again.
 
-        Nothing happens until the task has read again what an earlier task had read. With ``flush`` all incomplete
-        records are released or suppressed first, and the task takes no more messages.
+        With ``flush`` all incomplete records are released or suppressed first, and the task takes no more messages.
         """
         async with self._lock:
-            if self._is_closed or self._is_drained or self._tracker.is_restoring:
+            if self._is_closed or self.is_drained or self.tracker.is_restoring:
                 return
             if flush:
                 await self._flush()
@@ -373,47 +376,44 @@ class PartitionTask:
                 return
             if self._has_uncommitted_state or self._collector.is_busy:
                 await self._commit()
-            self._is_drained = flush
+            self.is_drained = flush and not self._is_closed
 
     def _pack_commit(self) -> None:
         """Do steps 1 to 3 of a commit; the other steps follow in the background."""
         self._collector.pack_and_send(self._state_to_commit)
 
     def _state_to_commit(self, at_ms: int) -> CommittedState:
-        state = self._tracker.snapshot(
-            at_ms + MAX_AHEAD_MS, handed_over_uncommitted=self._delivery.may_have_handed_over
-        )
+        state = self.tracker.snapshot(at_ms + MAX_AHEAD_MS, handed_over_uncommitted=self._may_have_handed_over)
         return CommittedState(state, self._context.policy.fingerprint, at_ms, self._first_partition_count)
 
     async def _commit(self) -> None:
         self._pack_commit()
         await self._collector.wait_until_committed()
 
-    async def _commit_if_due(self) -> None:
-        if self._commit_wait_s == 0:
-            await self._commit()
-
     async def _flush(self) -> None:
         """Commit the decision to flush, because a restart would not repeat it; then flush."""
-        if self._tracker.waiting_count:
-            self._tracker.flush_at_offset = self._tracker.next_offset
+        if self.tracker.waiting_count:
+            self.tracker.flush_at_offset = self.tracker.next_offset
             await self._commit()
             await self._flush_committed()
 
     async def _flush_committed(self) -> None:
-        await self._hand_over_and_apply(self._pipeline.flush())
-        self._tracker.flush_at_offset = None
-        await self._commit()
+        if await self._hand_over_and_apply(self._pipeline.flush()):
+            self.tracker.flush_at_offset = None
+            await self._commit()
 
     async def close(self, *, commit: bool) -> None:
         """Close the producer of the partition; with ``commit``, commit first if the task can commit yet."""
         async with self._lock:
             self._is_closed = True
             try:
-                self._delivery.before_close(self._tracker.next_offset)
-                has_flag_changed = self._collector.may_have_handed_over != self._delivery.may_have_handed_over
+                has_read_all = self.tracker.next_offset >= self._handed_over_until
+                if self._hand_over is not None and not self._is_handing_over and has_read_all:
+                    self._may_have_handed_over = False  # the last commit covers every cluster that was handed over
+                packed = self._collector.last_packed.state
+                has_flag_changed = packed.handed_over_uncommitted != self._may_have_handed_over
                 # A worker that reads held records again must find them in the commit, to count them once.
-                has_read_more = self._tracker.next_offset > self._collector.packed_next_offset
+                has_read_more = self.tracker.next_offset > packed.next_offset
                 has_more = self._collector.has_unpacked or self._collector.is_busy or has_flag_changed or has_read_more
                 if commit and has_more and self._can_commit:
                     await self._commit()
@@ -424,10 +424,7 @@ class PartitionTask:
 
 
 def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
-    """Return the pipeline of a partition in the state of its last commit; incomplete records must still be read again.
-
-    Raises `InputError` if the committed adaptive state is not one of this policy.
-    """
+    """Return the pipeline of a partition in the state of its last commit; incomplete records are to be read again."""
     return PartitionPipeline(
         policy,
         message_format(policy).encoder(policy),
@@ -441,9 +438,8 @@ def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
 def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) -> int:
     """Return how many messages, from the first on, become one block that is read at this time (ms).
 
-    Large blocks take less time. But a block may be committed between reading and deciding: if a record is rejected for
-    its timestamp, and while clusters are handed over to a listener. All its offsets are then committed as incomplete,
-    and the limit on their span allows `BLOCK_RECORDS` of them.
+    A block may be committed between reading and deciding: if a record is rejected for its timestamp, and while clusters
+    are handed over. All its offsets are then incomplete, and the limit on their span allows `BLOCK_RECORDS` of them.
     """
     latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
     return BLOCK_RECORDS if hands_over or latest > now_ms + MAX_AHEAD_MS else LARGE_BLOCK_RECORDS
@@ -465,8 +461,7 @@ class PartitionReader:
         self._name = f"{tp.topic}-{tp.partition}"
         self._pipeline, self._counts = pipeline, counts
         self._has_taxonomy = any(attribute.taxonomy is not None for attribute in pipeline.policy.clustered)
-        self.position = state.committed_offset
-        """Offset from which the next message is taken."""
+        self.position = state.committed_offset  # offset from which the next message is taken
         self._begin, self._released_from = state.committed_offset, state.released_from
         self._reference, self._restored_until = state.reference, state.next_offset
         self._untold_ahead_count, self._told_ahead_ms = 0, -TOLD_EVERY_MS
@@ -480,8 +475,8 @@ class PartitionReader:
         """Move the position back to where a restart must begin, in a log that begins at ``log_start``.
 
         Reading begins at the earliest of: the committed offset; the reference record, to check that the log is still
-        the same; the start of the quota window, to count the records of each subject again. Return False if the log
-        lost the start of the quota window: the records of this window are suppressed.
+        the same; the start of the quota window. Return False if the log lost that start: the records of this window are
+        suppressed.
         """
         if self._reference is not None and log_start <= self._reference.offset < self.position:
             self.position = self._reference.offset
@@ -541,7 +536,7 @@ class PartitionReader:
                 self._metrics.refusals.add(reason.value, _find_faults(self._decoder, messages[index].value))
 
     def _count_ahead(self, count: int, now_ms: int) -> None:
-        """Count records that are rejected for their timestamps; the log says it at most every ten seconds."""
+        """Count records that are rejected for their timestamps; the log says it at most every `TOLD_EVERY_MS`."""
         if not count:
             return
         self._metrics.dated_ahead.labels(*self._labels).inc(count)
@@ -552,14 +547,14 @@ class PartitionReader:
             self._untold_ahead_count, self._told_ahead_ms = 0, now_ms
 
     def _check_reference(self, offsets: Int64Vector, timestamps: Int64Vector) -> None:
-        """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""
+        """Compare the reference record, when its offset is read, with that of the last commit."""
         reference = self._reference
         if reference is None or offsets[-1] < reference.offset:
             return
         self._reference = None
         index = int(np.searchsorted(offsets, reference.offset))
         if reference.is_contradicted(int(offsets[index]), int(timestamps[index])):
-            raise LogTruncatedError.at_reference(self._name, reference)
+            raise contradicted(self._name, reference)
 
 
 def _find_faults(decoder: MessageDecoder, value: bytes | None) -> list[RecordFault]:
@@ -584,24 +579,16 @@ class Classification:
 
     offsets: Int64Vector
     timestamps: Int64Vector
-    is_open: BoolVector
-    """Shape (n,): whether the offset of each message is unread or incomplete."""
-    is_unread: BoolVector
-    """Shape (n,): whether each message is unread and not dropped."""
-    stream_times: Int64Vector
-    """Shape (n,): stream time just before each message."""
-    stream_time: int
-    """Stream time after the block."""
-    chosen: BoolVector
-    """Which of the accepted records of the block are pushed."""
+    is_open: BoolVector  # shape (n,): whether the offset of each message is unread or incomplete
+    is_unread: BoolVector  # shape (n,): whether each message is unread and not dropped
+    stream_times: Int64Vector  # shape (n,): stream time just before each message
+    stream_time: int  # stream time after the block
+    chosen: BoolVector  # which of the accepted records of the block are pushed
     is_undecided: BoolVector
     """Shape (pushed,): false for a record that was completed before a restart: it only takes its position."""
-    expiry_keys: Int64Matrix
-    """Shape (pushed, 2): stream time and offset of each pushed record."""
-    rejections: list[Rejection]
-    """Open messages that are not pushed and not dropped, in order."""
-    dropped: list[tuple[int, DropReason]]
-    """Offsets of the open messages that are dropped, and why; in order."""
+    expiry_keys: Int64Matrix  # shape (pushed, 2): stream time and offset of each pushed record
+    rejections: list[Rejection]  # open messages that are not pushed and not dropped, in order
+    dropped: list[tuple[int, DropReason]]  # offsets of the open messages that are dropped, and why; in order
     known_future: BoolVector
     """Shape (n,): completed messages that were rejected before a restart for a timestamp in the future."""
 
@@ -632,9 +619,9 @@ def classify_messages(
 ) -> Classification:
     """Classify the n messages from which a block was decoded; the tracker is as before the block, and not changed.
 
-    ``begin`` is the committed offset at which this process began. A record that was completed before the restart is
-    pushed again, so that it takes its position again. A record before ``begin`` is not: there it is not known which
-    records were rejected for their timestamps and took no position. ``now_ms`` is the wall clock.
+    A record that was completed before the restart is pushed again, so that it takes its position again, but not before
+    ``begin``, the committed offset at which this process began: there it is not known which records were rejected for
+    their timestamps and took no position. ``now_ms`` is the wall clock.
     """
     unread = offsets >= tracker.next_offset
     is_open = unread if unread.all() else unread | tracker.are_incomplete(offsets)

@@ -7,7 +7,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -21,15 +21,14 @@ from shoal.formats import message_format
 from shoal.kafka.checks import TopicLayout, UncheckedSettings
 from shoal.kafka.client import (
     TELL_EVERY_S,
-    NotOpenedError,
     NotYetError,
+    join_reasons,
     join_refusals,
-    leader_answer,
+    log_end,
     meanwhile,
     named_text,
     to_shoal_error,
 )
-from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.credentials import UsedCredentials, certificate_files, open_secret_files
 from shoal.kafka.logs import LeaderCheck, ask_any_broker
 from shoal.kafka.metadata import MetadataCipher
@@ -39,14 +38,19 @@ from shoal.kafka.start import (
     PartitionContext,
     PartitionStart,
     StartOptions,
-    UnconfirmedSkips,
     check_output_is_empty,
     fetch_committed,
     initialize_partition,
 )
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.topics import input_name, settings_by_input, watch_topics
-from shoal.kafka.transactions import ProcessCounts, TaskContext, TransactionalProducer
+from shoal.kafka.transactions import (
+    NO_LISTENER,
+    ClusterListener,
+    ProcessCounts,
+    TaskContext,
+    TransactionalProducer,
+)
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.secret_files import OPEN_TO_OTHERS
@@ -72,7 +76,6 @@ class WorkerContext:
     cipher: MetadataCipher
     output_ends: dict[TopicPartition, int] = field(default_factory=dict)
     """Ends of output partitions that brokers have acknowledged to this process."""
-    unconfirmed_skips: UnconfirmedSkips = field(default_factory=UnconfirmedSkips)
     counts: ProcessCounts = field(default_factory=ProcessCounts)
     unchecked_settings: UncheckedSettings = field(default_factory=UncheckedSettings)
 
@@ -130,64 +133,62 @@ class TaskManager:
         admin_client: AIOKafkaAdminClient,
         kafka_consumer: AIOKafkaConsumer,
         on_opened: OnOpened,
-    ) -> None:
+    ) -> dict[TopicPartition, NotYetError]:
         """Open a task for each partition; ``on_opened`` is called with each, and records may be processed after that.
 
-        Raises `NotOpenedError` if some of them could not be opened now and may be later: the others are open, and
-        nothing else went wrong. Raises another `ShoalError` if a task could not be opened and to repeat that is not
-        enough; an `InputError` holds the reasons of all that were refused.
-
-        The leaders of the input are asked before a partition takes its turn: those that are away must not delay the
-        partitions of the others. What they answer counts for nothing: a partition is fenced before its log is read.
+        Return those that could not be opened now and may be later, and why: the others are open. Raises a `ShoalError`
+        if to repeat that is not enough; an `InputError` holds the reasons of all that were refused.
         """
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
-            async with leader_answer(tp):
-                await kafka_consumer.end_offsets([tp])
-            async with limit:
-                task = await self._open(tp, admin_client, kafka_consumer)
-                on_opened(tp, task)
-                self._tasks[tp] = task
+            try:
+                # Before it takes its turn: leaders that are away must not delay the partitions of the others.
+                await log_end(kafka_consumer, tp)
+                async with limit:
+                    task = await self._open(tp, admin_client, kafka_consumer)
+                    on_opened(tp, task)
+                    self._tasks[tp] = task
+            except (NotYetError, kafka_errors.KafkaTimeoutError) as error:
+                # A client that has lost a leader meanwhile does not name the partition.
+                reason = to_shoal_error(error, self._context.settings)
+                not_yet = reason if isinstance(reason, NotYetError) else NotYetError(named_text(tp, reason))
+                self._unopened[tp] = not_yet
+                raise not_yet from None
             metrics.watch_oldest_held(tp.topic, tp.partition, lambda: task.oldest_held_s)
+            del self._unopened[tp]
+            metrics.opening.dec()
 
         opened = list(partitions)
         self._unopened = {tp: self._unopened.get(tp) for tp in opened}
         metrics.opening.set(len(opened))
         for tp in opened:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
-        results = await asyncio.gather(*(self._attempt(tp, open_one) for tp in opened), return_exceptions=True)
-        _raise_any(
+        results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
+        return _not_yet(
             {
-                tp: _reason(tp, result, self._context.settings)
+                tp: to_shoal_error(result, self._context.settings)
                 for tp, result in zip(opened, results, strict=True)
                 if isinstance(result, BaseException)
             }
         )
-
-    async def _attempt(self, tp: TopicPartition, open_one: Callable[[TopicPartition], Awaitable[None]]) -> None:
-        """Open a partition, and note at once whether it is open."""
-        try:
-            await open_one(tp)
-        except (NotYetError, kafka_errors.KafkaTimeoutError) as error:
-            self._unopened[tp] = reason = _not_yet(tp, to_shoal_error(error, self._context.settings))
-            raise reason from None
-        del self._unopened[tp]
-        self._context.metrics.opening.dec()
 
     async def _open(
         self, tp: TopicPartition, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
         context, partition, settings = self._context, tp.partition, self._settings_by_input[tp.topic]
-        partition_count = self.layout.partitions[tp.topic]
+        counts, partition_count = context.counts.of(tp), self.layout.partitions[tp.topic]
         if partition >= partition_count:
             name = input_name(tp.topic, self._settings_by_input)
             raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
             producer = await self._producer(admin_client, settings, partition)
             on_failure.push_async_callback(producer.close)
-            await self._fence(tp, producer, admin_client, settings)
+            if self._unopened.get(tp) is not None:
+                # A worker that no longer reaches its group does not hear that the partition is another worker's.
+                await fetch_committed(admin_client, settings, partition)
+            await producer.open()
             start = await initialize_partition(
                 PartitionContext(
                     admin_client,
@@ -199,11 +200,10 @@ class TaskManager:
                     context.policy.fingerprint,
                     context.start,
                     context.cipher,
-                    context.unconfirmed_skips,
+                    counts,
                 )
             )
             self._report(tp, start)
-            counts = context.counts.of(tp)
             counts.open(start.commit, start.log_end, context.metrics)
             if start.is_first:
                 # Another group may begin to publish before this one sends its first clusters: check again then.
@@ -217,18 +217,6 @@ class TaskManager:
                 partition=partition,
             )
         return task
-
-    async def _fence(
-        self,
-        tp: TopicPartition,
-        producer: TransactionalProducer,
-        admin_client: AIOKafkaAdminClient,
-        settings: KafkaSection,
-    ) -> None:
-        if self._unopened.get(tp) is not None:
-            # A worker that no longer reaches its group does not hear that the partition is another worker's.
-            await fetch_committed(admin_client, settings, tp.partition)
-        await producer.open()
 
     async def _producer(
         self, admin_client: AIOKafkaAdminClient, settings: KafkaSection, partition: int
@@ -301,8 +289,8 @@ class TaskManager:
     async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
         """Close the tasks of these partitions; with ``commit``, commit what they have decided first.
 
-        Their metrics are removed even if this is cancelled. With ``commit``, the error of a commit that failed is
-        raised after all tasks are closed.
+        Their metrics are removed even if this is cancelled. With ``commit``, the error of a commit is raised after all
+        are closed.
         """
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
         if not tasks:
@@ -327,33 +315,23 @@ class TaskManager:
         self._context.metrics.held_at_close = held_count
 
 
-def _reason(tp: TopicPartition, error: BaseException, settings: KafkaSection) -> ShoalError:
-    """Return why a partition could not be opened. The errors of the client do not name it."""
-    reason = to_shoal_error(error, settings)
-    return BrokerUnavailableError(named_text(tp, reason)) if type(reason) is BrokerUnavailableError else reason
+def _not_yet(errors: Mapping[TopicPartition, ShoalError]) -> dict[TopicPartition, NotYetError]:
+    """Return the errors after which another attempt may succeed; raise one that ends the loop: a final one first.
 
-
-def _not_yet(tp: TopicPartition, reason: ShoalError) -> NotYetError:
-    """Return this error, or that of a client that has lost a leader while the partition was opened."""
-    return reason if isinstance(reason, NotYetError) else NotYetError(named_text(tp, reason))
-
-
-def _raise_any(errors: Mapping[TopicPartition, ShoalError]) -> None:
-    """Raise the error that decides what becomes of the loop, if there is one: a final one before others.
-
-    An error that is not a `NotYetError` ends the loop, also if it is retriable. Then it is not certain that to open the
-    partition again is enough: another worker may own it, topics may have changed, or connections may be refused.
+    Such an error may be retriable: if another worker owns the partition, topics have changed, or connections are
+    refused, to open the partition again is not enough.
     """
     refusals = [(tp, str(error)) for tp, error in errors.items() if isinstance(error, InputError)]
     if refusals:
         # All of them, so that the operator can correct them together.
         raise InputError(join_refusals(refusals))
-    others = [error for error in errors.values() if not isinstance(error, NotYetError)]
-    if others:
-        raise min(others, key=lambda error: error.retriable)
     not_yet = {tp: error for tp, error in errors.items() if isinstance(error, NotYetError)}
-    if not_yet:
-        raise NotOpenedError(not_yet)
+    others = [(tp, error) for tp, error in errors.items() if tp not in not_yet]
+    if others:
+        tp, first = min(others, key=lambda other: other[1].retriable)
+        # The errors of the client do not name the partition.
+        raise BrokerUnavailableError(named_text(tp, first)) if type(first) is BrokerUnavailableError else first
+    return not_yet
 
 
 async def open_partitions(
@@ -367,31 +345,27 @@ async def open_partitions(
     drains: bool = False,
     on_failed: Callable[[], None] = lambda: None,
 ) -> None:
-    """Open all of these partitions; return when each of them is open.
+    """Open all of these partitions; return when each of them is open, or raise an error that ends the loop.
 
     After a failure, ``on_failed`` is called, and the credentials are renewed: a leader may refuse those that were
     replaced. ``liveness`` limits how long a producer may be unable to start and, in a drain, a partition to be opened.
-    An error of a partition that ends the loop is raised.
     """
     left, failures = list(partitions), 0
     async with telling_unopened(lambda: tasks.unopened):
         while left:
-            try:
-                await tasks.open(left, *clients, on_opened)
-                left = []
-            except NotOpenedError as error:
+            reasons = await tasks.open(left, *clients, on_opened)
+            # In another order: the client connects to one broker at a time, and the first one may swallow packets.
+            left = random.sample(list(reasons), len(reasons))
+            if reasons:
                 on_failed()
-                liveness.note_not_opened(error, drains=drains)
+                liveness.note_not_opened(reasons, drains=drains)
                 credentials.renew()
-                # In another order: the client connects to one broker at a time, and the first one may swallow packets.
-                left = random.sample(list(error.reasons), len(error.reasons))
                 await asyncio.sleep(backoff_s(failures))
                 failures += 1
     liveness.note_opened()
 
 
 OPENING_CHECK_S = 0.5
-
 
 Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
 
@@ -409,13 +383,9 @@ async def _tell(unopened: Unopened) -> None:
         now_s, left = time.monotonic(), unopened()
         failed = {tp: error for tp, error in left.items() if error is not None}
         if left and (now_s >= told_s + TELL_EVERY_S or (failed and not has_failed)):
-            _log(failed, len(left), round(now_s - began_s, 3))
+            fields = {"count": len(left), "since_s": round(now_s - began_s, 3)}
+            if failed:
+                log.warning("partitions not opened; the others go on", **fields, reason=join_reasons(failed))
+            else:
+                log.info("partitions are being opened", **fields)
             told_s, has_failed = now_s, has_failed or bool(failed)
-
-
-def _log(failed: Mapping[TopicPartition, ShoalError], count: int, since_s: float) -> None:
-    if failed:
-        reason = join_refusals((tp, named_text(tp, error)) for tp, error in failed.items())
-        log.warning("partitions not opened; the others go on", count=count, since_s=since_s, reason=reason)
-    else:
-        log.info("partitions are being opened", count=count, since_s=since_s)

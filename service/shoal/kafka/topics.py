@@ -35,7 +35,7 @@ from aiokafka.protocol.types import (
 
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka.client import CLIENT_ERRORS
-from shoal.kafka.offsets import LogTruncatedError
+from shoal.kafka.offsets import ProgressError, log_truncated
 from shoal.policy import KafkaSection
 
 __all__ = [
@@ -214,9 +214,8 @@ def has_several_inputs(settings: KafkaSection) -> bool:
 def member_id(settings: KafkaSection) -> str | None:
     """Return the ``group.instance.id`` of this worker; None without static membership.
 
-    The coordinator gives a static member that restarts the partitions that it had, without a new assignment. A topic
-    that was added to ``kafka.topics`` would then be read by no worker. So the id depends on the inputs, if there are
-    several: after a change the worker is a new member.
+    A static member that restarts gets the partitions that it had, without a new assignment: a topic that was added to
+    ``kafka.topics`` would be read by no worker. So with several inputs the id depends on them.
     """
     if settings.instance_id is None or not has_several_inputs(settings):
         return settings.instance_id
@@ -229,8 +228,7 @@ def input_name(topic: str, inputs: Collection[str]) -> str:
     return f"input {topic}" if len(inputs) > 1 else "the input"
 
 
-WATCH_S = 5.0
-"""Time between two requests for the states of the topics (s)."""
+WATCH_S = 5.0  # time between two requests for the states of the topics (s)
 
 
 async def watch_topics(client: AIOKafkaAdminClient, inputs: Collection[str], counts: Mapping[str, int]) -> None:
@@ -244,15 +242,12 @@ async def watch(
     """Compare topics with their state at the start at intervals, for as long as they agree.
 
     ``request`` returns the states of the topics, without those that the broker cannot tell now. ``input_counts`` are
-    the numbers of partitions of the inputs at the start. The topic id at the start is that of the first answer. Of
-    other topics it only matters whether they exist.
-
-    A broker that starts may not know all topics yet, so two answers in succession must differ. A request that fails is
-    repeated: `BrokerLiveness.check_broker` judges whether the broker is lost.
+    the numbers of partitions of the inputs at the start. The topic id at the start is that of the first answer. A
+    broker that starts may not know all topics yet, so two answers in succession must differ. A request that fails is
+    repeated.
 
     Raises `BrokerUnavailableError` if a topic was deleted, or an input has another number of partitions (the next
-    consumer loop checks all topics before it reads), and `LogTruncatedError` if an input was recreated with the same
-    number of partitions.
+    consumer loop checks all topics), and `ProgressError` if an input was recreated with the same number of partitions.
     """
     expected, had_changed = {topic: TopicState(count, b"") for topic, count in input_counts.items()}, False
     while True:
@@ -273,7 +268,7 @@ async def watch(
 
 def _change_of(
     states: Mapping[str, TopicState], inputs: Mapping[str, TopicState]
-) -> BrokerUnavailableError | LogTruncatedError | None:
+) -> BrokerUnavailableError | ProgressError | None:
     """Return the error for a change since the start; None if there is none."""
     for topic, state in sorted(states.items()):
         if not state.partition_count:
@@ -286,5 +281,5 @@ def _change_of(
             return BrokerUnavailableError(f"{input_name(topic, inputs)} has {counts}: checking all topics again")
     for topic, expected in inputs.items():
         if states.get(topic, expected).topic_id not in (b"", expected.topic_id):
-            return LogTruncatedError(topic, "the id of the topic has changed")
+            return log_truncated(topic, "the id of the topic has changed")
     return None

@@ -31,7 +31,6 @@ from shoal.kafka.aiokafka_compat import InvalidRecordError
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import (
     CLIENT_ERRORS,
-    NotStartedError,
     NotYetError,
     broker_error,
     producer,
@@ -39,7 +38,6 @@ from shoal.kafka.client import (
     transaction_error,
     transactional_id,
 )
-from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.logs import first_record
 from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, MetadataCipher, OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
@@ -49,6 +47,8 @@ from shoal.policy import KafkaSection, Policy
 from shoal.streams import BlockDecisions, DecidedCluster, release_strategy
 
 __all__ = [
+    "NO_LISTENER",
+    "ClusterListener",
     "PartitionCounts",
     "ProcessCounts",
     "RecordCollector",
@@ -78,30 +78,14 @@ class UnpublishedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class TransactionBatch:
-    """Decisions that go into one transaction.
+    """Decisions that go into one transaction."""
 
-    Attributes
-    ----------
-    clusters : list of DecidedCluster
-        In the order of decision.
-    unpublished : list of UnpublishedRecord
-        Records that are suppressed or quarantined.
-    rows : list of bytes
-        Published rows, in the order in which the pipeline released them.
-    row_bytes : int
-        Total length of the rows (bytes).
-    stats : list of ClusterFigures
-        What `Metrics.observe` counts after the commit.
-    dropped : Counter of DropReason
-        Messages that are dropped. They are counted after the commit; nothing of them is sent.
-    """
-
-    clusters: list[DecidedCluster] = field(default_factory=list)
+    clusters: list[DecidedCluster] = field(default_factory=list)  # in the order of decision
     unpublished: list[UnpublishedRecord] = field(default_factory=list)
-    rows: list[bytes] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)  # in the order in which the pipeline released them
     row_bytes: int = 0
     stats: list[ClusterFigures] = field(default_factory=list)
-    dropped: Counter[DropReason] = field(default_factory=Counter)
+    dropped: Counter[DropReason] = field(default_factory=Counter)  # counted after the commit; nothing of them is sent
 
     @property
     def size_bytes(self) -> int:
@@ -117,8 +101,8 @@ class TransactionalProducer:
     """The only writer of the output and the offset of one input partition.
 
     Rows go to the partition of the same number if ``publishes``; evidence, cluster messages and quarantine entries are
-    sent in any case, to topics that may have fewer partitions. ``output_ends`` are the ends of output partitions that
-    brokers have acknowledged to this process; they are kept up to date. Each transaction also writes ``copy``.
+    sent in any case. ``output_ends`` are the ends of output partitions that brokers have acknowledged to this process;
+    they are kept up to date. Each transaction also writes ``copy``.
 
     Guarantee: `publish_and_commit` either commits the whole batch or raises. After an error this object must not be
     used again: the state of the partition is then unknown until the committed offset is read again.
@@ -158,8 +142,7 @@ class TransactionalProducer:
     def expect_output_from(self, offset: int | None) -> None:
         """Report a record of another producer in the output from this offset on; None: from its own first one on.
 
-        The output ends there now. If it has ended later before, records are lost: brokers had acknowledged them. That
-        is logged and counted.
+        The output ends there now. If it has ended later before, brokers have lost records: that is logged and counted.
         """
         self._next_offset = offset
         if offset is None:
@@ -189,10 +172,7 @@ class TransactionalProducer:
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
-        """Fence the previous owner of the partition; its open transaction is aborted.
-
-        The client itself tries for ever, and logs nothing: `NotStartedError` is raised after 30 s.
-        """
+        """Fence the previous owner of the partition, and abort its transaction; raises `NotYetError` after 30 s."""
         limit = asyncio.timeout(START_S)
         try:
             async with limit:
@@ -200,12 +180,12 @@ class TransactionalProducer:
         except CLIENT_ERRORS as error:
             if not limit.expired():
                 raise broker_error(error, self._settings, "WRITE") from None
-            raise NotStartedError(
+            raise NotYetError(
                 f"{self._source.topic}-{self._partition}: transactional id "
                 f"{transactional_id(self._settings, self._partition)} could not begin in {START_S:g} s: its coordinator"
                 " does not answer, or an earlier transaction cannot be ended. Look whether all partitions of "
                 "__transaction_state and of the output have leaders and enough replicas in sync",
-                START_S,
+                waited_s=START_S,
             ) from None
 
     async def publish_and_commit(
@@ -215,10 +195,8 @@ class TransactionalProducer:
 
         ``at_ms`` is the time of the commit. Messages get it as their timestamp, floored to a multiple of the commit
         interval. Raises `BrokerError` if the transaction is not committed or its outcome is unknown, and `InputError`
-        if another producer writes to the output; then it is not committed.
-
-        Takes at most the transaction timeout, and two seconds more if a gap in the output was read. Before the first
-        rows or clusters, what `check_before_first` was given takes its time in addition.
+        if another producer writes to the output; then it is not committed. Takes at most the transaction timeout, two
+        seconds more if a gap in the output was read, and the time of what `check_before_first` was given.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._has_failed:
@@ -267,10 +245,9 @@ class TransactionalProducer:
         self._check_first = None
 
     async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
-        """Raise `FencedError` if another worker owns the partition.
+        """Raise `FencedError` if another worker owns the partition, as a transaction shows, which is aborted.
 
-        It starts a transaction to find out, and aborts it. If the broker does not answer, this returns, and the caller
-        raises its own error.
+        If the broker does not answer, this returns, and the caller raises its own error.
         """
         try:
             async with asyncio.timeout(ASK_S):
@@ -284,9 +261,9 @@ class TransactionalProducer:
     async def _check_single_writer(self, record_batches: Sequence[tuple[int, int]]) -> None:
         """Raise if another producer writes to the output: a second group would publish every record a second time.
 
-        If offsets are missing between two record batches, there may be a second writer, or control records (transaction
-        markers; a broker that restarts in the middle of a commit may write one twice). So these offsets are read. If
-        they cannot be read, the transaction is not committed.
+        Offsets that are missing between two record batches are those of a second writer, or control records (a broker
+        that restarts in the middle of a commit may write one twice). So they are read. If they cannot be read, the
+        transaction is not committed.
 
         An offset below the expected one shows no writer: the last transaction did not end as it was said to, or the
         output was recreated. Then `BrokerUnavailableError` is raised, and the next start checks both.
@@ -310,10 +287,7 @@ class TransactionalProducer:
         self._next_offset = self._output_ends[tp] + 1
 
     def know_output_end(self, offset: int) -> None:
-        """Take over an end of the output that brokers acknowledged to an earlier process, as the copy says.
-
-        `expect_output_from` then reports the records that were lost while no process ran.
-        """
+        """Take over an end of the output that brokers acknowledged to an earlier process, for `expect_output_from`."""
         if self._settings.output is not None:
             tp = self.target(self._settings.output)
             self._output_ends[tp] = max(offset, self._output_ends.get(tp, 0))
@@ -412,11 +386,9 @@ NOT_KNOWN = "it is not known whether a transaction was committed: what became of
 class _SentTransaction(NamedTuple):
     """A transaction of which it is not known whether it was committed. It holds no row."""
 
-    before: CommittedState
-    """The commit before it."""
+    before: CommittedState  # the commit before it
     commit: CommittedState
-    outcomes: Counter[tuple[str, str]]
-    """Numbers of records and dropped messages, by outcome and reason."""
+    outcomes: Counter[tuple[str, str]]  # numbers of records and dropped messages, by outcome and reason
     cluster_count: int
     stats: list[ClusterFigures]
 
@@ -424,14 +396,6 @@ class _SentTransaction(NamedTuple):
     def record_count(self) -> int:
         """Number of released, suppressed and quarantined records."""
         return sum(count for (outcome, _), count in self.outcomes.items() if outcome != "dropped")
-
-    def add_to(self, metrics: Metrics, topic: str, partition: int) -> None:
-        """Count it in the metrics: it is committed."""
-        for (outcome, reason), count in self.outcomes.items():
-            metrics.records.labels(outcome, reason, topic, partition).inc(count)
-        metrics.clusters.labels(topic, partition).inc(self.cluster_count)
-        for figures in self.stats:
-            metrics.observe(*figures, partition=(topic, partition))
 
 
 def _outcomes(batch: TransactionBatch) -> Counter[tuple[str, str]]:
@@ -446,43 +410,52 @@ def _outcomes(batch: TransactionBatch) -> Counter[tuple[str, str]]:
 class PartitionCounts:
     """What this process has counted of one partition of the input.
 
-    At most one transaction has an unknown outcome: after a failed one a task sends no other, and the next task is
-    opened with the commit that was found.
+    At most one transaction has an unknown outcome: after a failed one the next task is opened with the commit found.
     """
 
     topic: str
     partition: int
-    read_until: int = 0
-    """What was read before this offset is counted as read."""
-    _sent: _SentTransaction | None = None
-
-    @property
-    def unconfirmed_count(self) -> int:
-        """Number of records of the transaction whose outcome is not known."""
-        return 0 if self._sent is None else self._sent.record_count
+    read_until: int = 0  # what was read before this offset is counted as read
+    sent: _SentTransaction | None = None  # the transaction whose outcome is not known
+    sent_skip: tuple[CommittedState, int] | None = None
+    """The commit of a ``--skip-to-end`` that was sent and is not counted yet, and how many offsets it skips."""
 
     def send(self, before: CommittedState, commit: CommittedState, batch: TransactionBatch) -> None:
         """Note that a transaction is about to be sent, after the commit ``before``."""
-        self._sent = _SentTransaction(before, commit, _outcomes(batch), len(batch.clusters), batch.stats)
+        self.sent = _SentTransaction(before, commit, _outcomes(batch), len(batch.clusters), batch.stats)
 
     def confirm(self, metrics: Metrics) -> None:
         """Count the transaction that was sent: it is committed."""
-        if self._sent is not None:
-            self._sent.add_to(metrics, self.topic, self.partition)
-        self._sent = None
+        if self.sent is not None:
+            place = self.topic, self.partition
+            for (outcome, reason), count in self.sent.outcomes.items():
+                metrics.records.labels(outcome, reason, *place).inc(count)
+            metrics.clusters.labels(*place).inc(self.sent.cluster_count)
+            for figures in self.sent.stats:
+                metrics.observe(*figures, partition=place)
+        self.sent = None
 
-    def forget(self) -> None:
-        """Note that the transaction that was sent is not committed."""
-        self._sent = None
+    def take_skip(self, found: CommittedState) -> int | None:
+        """Return how many offsets the skip with the commit found has skipped, and forget it; None if there is none.
+
+        A worker that got no response to a skip counts it when its next start finds the commit, but not if the process
+        has ended before, or another worker has committed.
+        """
+        sent, self.sent_skip = self.sent_skip, None
+        if sent is None:
+            return None
+        commit, skipped_count = sent
+        is_found = (commit.at_ms, commit.state.committed_offset) == (found.at_ms, found.state.committed_offset)
+        return skipped_count if is_found else None
 
     def open(self, found: CommittedState, log_end: int, metrics: Metrics) -> None:
         """Note that a task continues from a commit, and count the last transaction if this is its commit.
 
-        If the commit is neither its own nor the one before it, another worker has continued: its outcome stays unknown.
-        What is read from the end of the log on is counted, because the log may have been cut and written again.
+        If it is neither that nor the one before, another worker has continued: its outcome stays unknown. What is read
+        from the end of the log on is counted, because the log may have been cut and written again.
         """
         self.read_until = min(self.read_until, log_end)
-        sent = self._sent
+        sent = self.sent
         if sent is None:
             return
         if _is_same(sent.commit, found):
@@ -490,7 +463,7 @@ class PartitionCounts:
             return
         if sent.record_count and not _is_same(sent.before, found):
             log.warning(NOT_KNOWN, topic=self.topic, partition=self.partition, records=sent.record_count)
-        self.forget()
+        self.sent = None
 
 
 @dataclass(slots=True)
@@ -505,7 +478,7 @@ class ProcessCounts:
 
     def log_unconfirmed(self) -> None:
         """Log how many records the transactions hold whose outcome this process no longer learns."""
-        records = sum(one.unconfirmed_count for one in self._of.values())
+        records = sum(one.sent.record_count for one in self._of.values() if one.sent is not None)
         if records:
             log.warning(NOT_KNOWN, records=records)
 
@@ -546,6 +519,25 @@ class TransactionSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterListener:
+    """Callbacks of a process that receive the clusters of its partitions; their first argument is the partition.
+
+    With ``on_decided`` each decided cluster is handed over, and its decision is applied when it was handled. It returns
+    False if it was not: then it is handed over again, by this process or another.
+    """
+
+    publishes: bool = True
+    """Whether clusters are sent to the output. If not, only offsets, quarantine entries and evidence are committed."""
+    on_decided: Callable[[int, DecidedCluster], Awaitable[bool]] | None = None
+    on_committed: Callable[[int, Sequence[DecidedCluster]], None] | None = None
+    """Receives the clusters of each committed transaction; it must not wait."""
+    is_full: Callable[[], bool] = lambda: False  # whether the listener is so far behind that reading should pause
+
+
+NO_LISTENER = ClusterListener()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskContext:
     """What all partition tasks of a process share."""
 
@@ -555,7 +547,6 @@ class TaskContext:
     commit_interval_s: float
     cipher: MetadataCipher = NO_ENCRYPTION
     listener: ClusterListener = NO_LISTENER
-    """Receives the clusters, in addition to the output or in place of it."""
     wall_clock: Callable[[], float] = time.time
     monotonic_clock: Callable[[], float] = time.monotonic
     """A clock (s) that is never set: it tells how long records are held."""
@@ -576,16 +567,17 @@ class RecordCollector:
         counts: PartitionCounts,
     ) -> None:
         self._tp, self._sink, self._counts = tp, sink, counts
-        self._metrics, self._cipher, self._listener = context.metrics, context.cipher, context.listener
+        self._metrics, self._cipher, self._on_committed = context.metrics, context.cipher, context.listener.on_committed
         self._wall_clock, self._interval_s = context.wall_clock, context.commit_interval_s
-        self._last_packed = self._last_committed = last_commit
+        self.last_packed = self._last_committed = last_commit
         self._packed_at_s = self._wall_clock()
         """When a transaction was last packed (s); at first, when the collector was made."""
         self.confirmed_at_s = 0.0
         """When the last committed transaction was sent (s): until then no other worker owned the partition."""
         self._batch = TransactionBatch()
         self._pending: deque[tuple[TransactionBatch, CommittedState]] = deque()
-        self._sending: asyncio.Task[None] | None = None
+        self.sending: asyncio.Task[None] | None = None
+        """The transactions that are being sent, for callers that wait for their end."""
         self._most_bytes = FIRST_BYTES
 
     @property
@@ -601,12 +593,7 @@ class RecordCollector:
     @property
     def is_busy(self) -> bool:
         """Whether a transaction is being sent."""
-        return self._sending is not None
-
-    @property
-    def sending(self) -> asyncio.Task[None] | None:
-        """The transactions that are being sent, for callers that wait for their end; None if there is none."""
-        return self._sending
+        return self.sending is not None
 
     @property
     def is_full(self) -> bool:
@@ -616,16 +603,6 @@ class RecordCollector:
         size = sum(batch.size_bytes for batch in batches)
         is_large = size >= FULL_BYTES or self._batch.size_bytes >= self._most_bytes
         return is_large or rows >= FULL_ROWS or len(self._pending) >= FULL_TRANSACTIONS
-
-    @property
-    def may_have_handed_over(self) -> bool:
-        """Whether the state packed last says that clusters decided after it may have been handed over."""
-        return self._last_packed.state.handed_over_uncommitted
-
-    @property
-    def packed_next_offset(self) -> int:
-        """First unread offset of the state packed last."""
-        return self._last_packed.state.next_offset
 
     def add(self, decisions: BlockDecisions, waited_s: Float64Vector) -> None:
         """Add decided clusters and the released rows; ``waited_s`` is how long each of their records waited (s)."""
@@ -654,52 +631,49 @@ class RecordCollector:
     def pack_and_send(self, commit_at: Callable[[int], CommittedState]) -> None:
         """Pack what was added, and send it after all transactions that were packed before.
 
-        ``commit_at`` returns the state to commit at a time (ms). This is never before the time of an earlier commit,
-        even if the clock was set back: a start checks that no record in the output is later than the last commit. If an
-        earlier transaction failed, its error is raised and nothing is packed.
+        ``commit_at`` returns the state to commit at a time (ms). This is never before that of an earlier commit, even
+        if the clock was set back: a start checks that no record in the output is later. Raises the error of an earlier
+        transaction.
         """
         self.check()
         self._packed_at_s = self._wall_clock()
-        self._last_packed = commit_at(max(self._last_packed.at_ms, round(self._packed_at_s * 1000)))
-        self._pending.append((self._batch, self._last_packed))
+        self.last_packed = commit_at(max(self.last_packed.at_ms, round(self._packed_at_s * 1000)))
+        self._pending.append((self._batch, self.last_packed))
         self._batch = TransactionBatch()
         self._send_in_background()
 
     async def recommit_as_handed_over(self) -> None:
-        """Commit the state packed last again, with ``handed_over_uncommitted``.
-
-        It fails if another worker owns the partition.
-        """
+        """Commit the last state with ``handed_over_uncommitted``; fails if another worker owns the partition."""
         self.check()
-        self._last_packed = replace(
-            self._last_packed, state=replace(self._last_packed.state, handed_over_uncommitted=True)
+        self.last_packed = replace(
+            self.last_packed, state=replace(self.last_packed.state, handed_over_uncommitted=True)
         )
-        self._pending.append((TransactionBatch(), self._last_packed))
+        self._pending.append((TransactionBatch(), self.last_packed))
         self._send_in_background()
         await self.wait_until_committed()
 
     def check(self) -> None:
         """Raise the error of a transaction that failed in the background."""
-        if self._sending is not None and self._sending.done():
-            self._sending.result()
-            self._sending = None
+        if self.sending is not None and self.sending.done():
+            self.sending.result()
+            self.sending = None
 
     async def wait_until_committed(self) -> None:
         """Wait until everything that was packed is committed."""
-        if self._sending is not None:
-            await self._sending
+        if self.sending is not None:
+            await self.sending
         self.check()
 
     async def cancel(self) -> None:
         """Send nothing more, and cancel the transaction that is being sent."""
         self._pending.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait([self._sending])
+        if self.sending is not None:
+            self.sending.cancel()
+            await asyncio.wait([self.sending])
 
     def _send_in_background(self) -> None:
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send_all())
+        if self.sending is None:
+            self.sending = asyncio.create_task(self._send_all())
 
     async def _send_all(self) -> None:
         while self._pending:
@@ -719,7 +693,7 @@ class RecordCollector:
         except ShoalError as error:
             self._metrics.transactions.labels("aborted").inc()
             if isinstance(error, (InputError, NotYetError)):
-                self._counts.forget()  # raised before the commit, so nothing is committed
+                self._counts.sent = None  # raised before the commit, so nothing is committed
             raise
         took_s = max(0.0, self._wall_clock() - started)
         self._last_committed = commit
@@ -728,7 +702,8 @@ class RecordCollector:
         self._metrics.transactions.labels("committed").inc()
         self._metrics.transaction_seconds.observe([took_s])
         self._counts.confirm(self._metrics)
-        self._listener.on_committed(self._tp.partition, batch.clusters)
+        if self._on_committed is not None:
+            self._on_committed(self._tp.partition, batch.clusters)
 
     def _limit_next(self, size_bytes: int, took_s: float) -> None:
         """Let transactions grow while they are short, and shrink to what takes `LONG_TRANSACTION_S` if they are not."""
@@ -739,10 +714,9 @@ class RecordCollector:
 
 
 def _message_time(commit_ms: int, now_ms: int) -> int:
-    """Return the timestamp of the messages of a commit (ms): never after the time of the commit.
+    """Return the timestamp of the messages of a commit (ms): its time, or now if that is far ahead of the clock.
 
-    It is the time of the commit, which never goes back, unless an earlier commit was made while the clock was far
-    ahead. A broker would refuse such messages until the clock reaches that time. The time of the commit itself must
-    stay: a restart knows by it which records were rejected as dated ahead.
+    A broker would refuse the messages until the clock reaches that time. The time of the commit itself must stay: a
+    restart knows by it which records were rejected as dated ahead.
     """
     return commit_ms if commit_ms <= now_ms + TOLERATED_AHEAD_MS else now_ms

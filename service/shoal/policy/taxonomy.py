@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from shoal.errors import InputError
+from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import Document, FieldPath, Finding
 from shoal.policy.texts import MAX_CATEGORY_BYTES, has_lone_surrogate, is_long_category
 
@@ -286,14 +286,6 @@ MAX_FAULTS = 5
 _FILE_NAME = re.compile(r"\.(csv|tsv|txt|xlsx?)$", re.IGNORECASE)
 
 
-class _TreeError(InputError):
-    """A tree in the policy that has no rows, and the place of the fault."""
-
-    def __init__(self, message: str, place: FieldPath) -> None:
-        super().__init__(message)
-        self.place = place
-
-
 def read_taxonomies(
     document: Document, folder: Path
 ) -> tuple[dict[str, Taxonomy], list[tuple[FieldPath, str, FieldPath]]]:
@@ -315,8 +307,11 @@ def read_taxonomies(
                 header, rows, wrong = _read_file(folder, source)
             else:
                 rows = _rows_of_tree(source, path)
+        except PolicyError as error:
+            faults += [(path, fault.message, fault.path) for fault in error.faults]
+            continue
         except InputError as error:
-            faults.append((path, str(error), error.place if isinstance(error, _TreeError) else path))
+            faults.append((path, str(error), path))
             continue
         wrong += _check_rows(rows, document.missing_texts)
         for row, message in sorted(wrong, key=lambda misfit: misfit[0].line)[:MAX_FAULTS]:
@@ -330,16 +325,16 @@ def _rows_of_tree(tree: object, path: FieldPath) -> list[TaxonomyRow]:
     """Return a row per leaf. The name of a leaf that is less deep than others is repeated on the levels below."""
     rows = list(_walk(tree, (), path))
     if not rows:
-        raise _TreeError("must name at least one value", path)
+        raise PolicyError([Fault(path, "must name at least one value")])
     if all(_FILE_NAME.search(row.cells[0]) for row in rows):
-        raise _TreeError("its only values are names of files; give one file as a text: taxonomy: FILE", path)
+        raise PolicyError([Fault(path, "its only values are names of files; give one file as a text: taxonomy: FILE")])
     depth = max(len(row.cells) for row in rows)
     return [row._replace(cells=(row.cells[0],) * (depth - len(row.cells)) + row.cells) for row in rows]
 
 
 def _walk(tree: object, above: tuple[str, ...], path: FieldPath) -> Iterator[TaxonomyRow]:
     if len(above) > MAX_LEVELS + 1:
-        raise _TreeError(f"has more than {MAX_LEVELS} levels below the root", path)
+        raise PolicyError([Fault(path, f"has more than {MAX_LEVELS} levels below the root")])
     if isinstance(tree, dict):
         for key, below in tree.items():
             name, place = str(key).strip(), (*path, str(key))
@@ -360,4 +355,4 @@ def _name_of(leaf: object, place: FieldPath) -> str:
         return "true" if leaf else "false"
     if isinstance(leaf, str | int):
         return str(leaf).strip()
-    raise _TreeError("has a value that is neither a text nor an integer; put it in quotes", place)
+    raise PolicyError([Fault(place, "has a value that is neither a text nor an integer; put it in quotes")])

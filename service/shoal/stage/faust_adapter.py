@@ -82,8 +82,7 @@ class MessageBuffer:
     async def wait(self, timeout_s: float) -> None:
         """Return when the buffer holds a message, or after ``timeout_s``.
 
-        Faust delivers one message at a time, and one pass of the consumer loop costs more than the delivery of many.
-        So the first messages wait up to ``BATCHING_S`` for more.
+        Faust delivers one message at a time, which costs less than a pass of the loop: the first ones wait for more.
         """
         if not self._count:
             self._not_empty.clear()
@@ -129,8 +128,7 @@ USED_FAUST_API = (
     "aiokafka.consumer.fetcher.MemoryRecords: made for each response, so a subclass can accept invalid header names",
     "Agent._maybe_unwrap_reply_request: a processor on the stream of an agent that yields; agents.current_agent",
     "event.message.topic, .partition, .offset, .timestamp (s), .key, .value (bytes), .headers",
-)
-"""What the stage uses of Faust, documented or not; `tests/integration/test_stage_internals.py` pins it."""
+)  # what the stage uses of Faust, documented or not; `tests/integration/test_stage_internals.py` pins it
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _UNCHANGED_CODECS = {None, "json", "raw"}
@@ -138,8 +136,7 @@ _UNCHANGED_CODECS = {None, "json", "raw"}
 _REPLY_PROCESSOR = Agent._maybe_unwrap_reply_request  # noqa: SLF001 - see USED_FAUST_API
 SEEK_TIMEOUT_S = 5.0
 IN_FLIGHT_S, IN_FLIGHT_MAX_S = 0.05, 5.0
-FETCH_TIMEOUT_S = 10.0
-"""How long a fetch request may be open (s); Faust lets a broker wait 1.5 s before it answers."""
+FETCH_TIMEOUT_S = 10.0  # how long a fetch request may be open (s); Faust lets a broker wait 1.5 s before it answers
 
 SignalHandler = Callable[[set[int]], Awaitable[None]]
 
@@ -262,27 +259,24 @@ class FaustAdapter:
         """Call these handlers on an assignment, a revocation, the end of a rebalance and the shutdown of the app.
 
         The first two get the partitions of the topic, the others an empty set. Faust resumes the flow of records after
-        ``on_rebalance_complete`` has returned, and cancels agents after ``on_shutdown`` has returned.
+        the third has returned, and cancels agents after the last.
         """
 
-        async def assigned(_: object, partitions: Iterable[Any], **__: object) -> None:
-            await on_assigned(self._of_topic(partitions))
-
-        async def revoked(_: object, partitions: Iterable[Any], **__: object) -> None:
-            await on_revoked(self._of_topic(partitions))
-
-        async def rebalance_complete(_: object, **__: object) -> None:
-            await on_rebalance_complete(set())
-
-        async def before_shutdown(_: object, **__: object) -> None:
+        async def before_shutdown(partitions: set[int]) -> None:
             vars(self.app)["shoal_is_stopping"] = True
-            await on_shutdown(set())
+            await on_shutdown(partitions)
+
+        def calling(handler: SignalHandler) -> Callable[..., Awaitable[None]]:
+            async def call(_: object, partitions: Iterable[Any] = (), **__: object) -> None:
+                await handler(self._of_topic(partitions))
+
+            return call
 
         self._signals = [
-            (self.app.on_partitions_assigned, assigned),
-            (self.app.on_partitions_revoked, revoked),
-            (self.app.on_rebalance_complete, rebalance_complete),
-            (self.app.on_before_shutdown, before_shutdown),
+            (self.app.on_partitions_assigned, calling(on_assigned)),
+            (self.app.on_partitions_revoked, calling(on_revoked)),
+            (self.app.on_rebalance_complete, calling(on_rebalance_complete)),
+            (self.app.on_before_shutdown, calling(before_shutdown)),
         ]
         for signal, handler in self._signals:
             signal.connect(handler)
@@ -310,14 +304,11 @@ class FaustAdapter:
     # ------------------------------------------------------------------ records
 
     async def set_read_committed(self) -> bool:
-        """Set the isolation level of the app's consumer to read committed.
+        """Set the isolation level of the app's consumer to read committed, for all topics that it reads.
 
-        Faust has this setting for its own transactions only. The level applies to all topics of the consumer.
-
-        Return whether the consumer had fetched records of this topic before the level was set, by this stage or another
-        one. Such records may still be delivered, and their transactions may be open or aborted. Raises `ConfigError` if
-        the level cannot be set in this version of Faust or its client, and `BrokerUnavailableError` if a fetch request
-        that was open when the level was set gets no response.
+        Return whether it had fetched records of this topic before, whose transactions may be open or aborted. Raises
+        `ConfigError` if the level cannot be set in this version of Faust or its client, and `BrokerUnavailableError` if
+        a fetch request that was open when the level was set gets no response.
         """
         thread = getattr(self.app.consumer, "_thread", None)
         fetcher = getattr(getattr(thread, "_consumer", None), "_fetcher", None)
@@ -375,10 +366,7 @@ class FaustAdapter:
             )
 
     async def _forward_undecodable(self, _: BaseException, message: Any) -> None:  # noqa: ANN401
-        """Put a message that Faust cannot decode into the channel: the policy decides whether it is valid.
-
-        The error is ignored because its text may quote the record.
-        """
+        """Put a message that Faust cannot decode into the channel: the policy decides whether it is valid."""
         await self._channel.queue.put(self.app.create_event(None, None, message.headers, message))
 
     def _record_bytes(self, value: Any, raw: bytes | None) -> bytes | None:  # noqa: ANN401

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from shoal.kafka import HandoverCancelledError
 from shoal.streams import DecidedCluster
 
 __all__ = ["Cluster", "HandoffQueue"]
@@ -66,7 +65,7 @@ COMMITTED_RECORDS_LIMIT = 2_048
 @dataclass(slots=True)
 class _PendingHandover:
     cluster: Cluster
-    acknowledged: asyncio.Future[None]
+    acknowledged: asyncio.Future[bool]
 
 
 class HandoffQueue:
@@ -91,19 +90,16 @@ class HandoffQueue:
 
     # ------------------------------------------------------------------ called by partition tasks
 
-    async def hand_over(self, partition: int, decided: DecidedCluster) -> None:
-        """Hand a cluster over and wait until the app asks for the next one.
-
-        Raises `HandoverCancelledError` if it does not ask in time.
-        """
+    async def hand_over(self, partition: int, decided: DecidedCluster) -> bool:
+        """Hand a cluster over and wait until the app asks for the next one; return False if it does not in time."""
         async with self._lock:
             if not self._accepts_handovers:
-                raise HandoverCancelledError("the hand-over of a cluster was cancelled")
-            acknowledged = asyncio.get_running_loop().create_future()
+                return False
+            acknowledged: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._pending = _PendingHandover(_cluster(partition, decided), acknowledged)
             self._changed.set()
             try:
-                await acknowledged
+                return await acknowledged
             finally:
                 self._pending = None
 
@@ -128,7 +124,7 @@ class HandoffQueue:
         """
         with_app, self._with_app = self._with_app, None
         if with_app is not None and not with_app.acknowledged.done():
-            with_app.acknowledged.set_result(None)
+            with_app.acknowledged.set_result(True)
         while True:
             if self._error is not None:
                 raise self._error
@@ -160,8 +156,7 @@ class HandoffQueue:
         """Cancel the pending hand-over, and refuse new ones until `resume`."""
         self._accepts_handovers = False
         if self._pending is not None and not self._pending.acknowledged.done():
-            error = HandoverCancelledError("the hand-over of a cluster was cancelled")
-            self._pending.acknowledged.set_exception(error)
+            self._pending.acknowledged.set_result(False)
 
     def resume(self) -> None:
         """Accept hand-overs again."""

@@ -28,10 +28,8 @@ from shoal.streams import BLOCK_RECORDS, precompile
 
 __all__ = ["StageSupervisor"]
 
-FINISH_S = 3.0
-"""How long the app may work on its present cluster after partitions are revoked or the app stops (s)."""
-CANCEL_S = 2.5
-"""How long the rest of the work may take after that (s)."""
+FINISH_S = 3.0  # how long the app may work on its present cluster after partitions are revoked or the app stops (s)
+CANCEL_S = 2.5  # how long the rest of the work may take after that (s)
 OPEN_TIMEOUT_S = 5.0
 """How long Faust waits for the partition tasks before it resumes its consumer (s). Records that it delivers before the
 tasks are open are requested again."""
@@ -42,11 +40,7 @@ log = logger("stage")
 
 
 class StageSupervisor:
-    """One stage, from the first request for a cluster to the end of the app.
-
-    ``http`` is the ``HOST:PORT`` for metrics and probes. If the stage does not publish, a cluster counts as released
-    when the app asks for the next.
-    """
+    """One stage, from the first request for a cluster to the end of the app; ``http`` is for metrics and probes."""
 
     def __init__(self, context: WorkerContext, adapter: FaustAdapter, http: str | None, *, publishes: bool) -> None:
         self.queue = HandoffQueue()
@@ -66,16 +60,12 @@ class StageSupervisor:
         self._is_started = False
         self._partitions: set[int] = set()
         self._opened = asyncio.Event()
-        self.abandoned = asyncio.Event()
-        """Set when no task can ask for clusters any more."""
-        self._is_same_cluster = False
-        """Whether the brokers of the policy were found to be those of the app."""
+        self.abandoned = asyncio.Event()  # set when no task can ask for clusters any more
+        self._is_same_cluster = False  # whether the brokers of the policy were found to be those of the app
         self._may_contain_uncommitted = False
         """Whether the app's consumer fetched records before it was set to read committed records only."""
         self._loop: ExternalLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
-
-    # ------------------------------------------------------------------ start and stop
 
     async def start(self) -> None:
         """Start with the present assignment, and follow the app's assignments from now on."""
@@ -83,7 +73,7 @@ class StageSupervisor:
             asyncio.create_task(self._supervise(work)) for work in (self._run(), self._stop_app_when_abandoned())
         ]
         self._adapter.connect_signals(
-            self._on_assigned, self._on_revoked, self._on_rebalance_complete, self._on_shutdown
+            self._on_assigned, lambda _: self._end_assignment(), self._on_rebalance_complete, lambda _: self.stop()
         )
         try:
             self._may_contain_uncommitted = await self._adapter.set_read_committed()
@@ -135,22 +125,14 @@ class StageSupervisor:
         self._stopping.set()
         self._tasks.append(asyncio.create_task(stopping))
 
-    # ------------------------------------------------------------------ signals of the app
-
     async def _on_assigned(self, partitions: set[int]) -> None:
         if self._is_started:
             await self._begin_assignment(partitions)
-
-    async def _on_revoked(self, _: set[int]) -> None:
-        await self._end_assignment()
 
     async def _on_rebalance_complete(self, _: set[int]) -> None:
         if self._partitions:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._opened.wait(), OPEN_TIMEOUT_S)
-
-    async def _on_shutdown(self, _: set[int]) -> None:
-        await self.stop()
 
     async def _begin_assignment(self, partitions: set[int]) -> None:
         # Faust need not have revoked the last assignment.
@@ -187,8 +169,6 @@ class StageSupervisor:
             if not await loop.end(CANCEL_S):
                 log.warning("partition tasks cancelled: their uncommitted clusters will be decided again")
                 loop.cancel()
-
-    # ------------------------------------------------------------------ tasks of the stage
 
     async def _stop_app_when_abandoned(self) -> None:
         """Stop the app when no task asks for clusters: it would keep its partitions and process no record."""

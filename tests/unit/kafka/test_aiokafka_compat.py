@@ -1,13 +1,26 @@
-"""Batches with header names that are not UTF-8, without a broker."""
+"""What Shoal changes in aiokafka: header names, parsed records, and requests that are sent once."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka import errors as kafka_errors
 from aiokafka.consumer import fetcher
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
 from aiokafka.record import default_records, memory_records
+from aiokafka.structs import ConsumerRecord
 from shoal.kafka import aiokafka_compat as leniency
+from shoal.kafka.aiokafka_compat import plain_record_options, send_requests_once
 
 pytestmark = pytest.mark.unit
 
@@ -65,3 +78,120 @@ def test_other_batches_are_read_as_before() -> None:
 def test_invalid_names_are_tolerated_once_and_for_all() -> None:
     assert leniency.tolerate_invalid_header_names()
     assert not leniency.tolerate_invalid_header_names()
+
+
+# ---------------------------------------------------------------- parsed records
+
+
+READ_COMMITTED = 1
+
+
+def handed_over(deserializer: Callable[[bytes | None], Any] | None) -> list[Any]:
+    builder = default_records.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    builder.append(0, 1000, b"k", b"v", [("h", b"1")])
+    builder.append(1, 1001, None, None, [])
+    records = memory_records.MemoryRecords(bytes(builder.build()))
+    tp = TopicPartition("t", 3)
+    return list(fetcher.PartitionRecords(tp, records, [], 0, None, deserializer, True, READ_COMMITTED))
+
+
+def test_a_consumer_of_shoal_hands_over_parsed_records_with_all_that_a_task_reads() -> None:
+    found = handed_over(plain_record_options()["value_deserializer"])
+    assert not any(isinstance(record, ConsumerRecord) for record in found)
+    assert [(one.offset, one.timestamp, one.timestamp_type, one.key, one.value) for one in found] == [
+        (0, 1000, 0, b"k", b"v"),
+        (1, 1001, 0, None, None),
+    ]
+    assert [list(one.headers) for one in found] == [[("h", b"1")], []]
+
+
+def test_other_consumers_hand_over_the_records_of_the_client() -> None:
+    plain_record_options()
+    for deserializer in (None, lambda value: value):
+        found = handed_over(deserializer)
+        assert all(type(record) is ConsumerRecord for record in found)
+        assert [(one.topic, one.partition, one.offset, one.value) for one in found] == [
+            ("t", 3, 0, b"v"),
+            ("t", 3, 1, None),
+        ]
+
+
+# ---------------------------------------------------------------- requests of a transaction
+
+
+TRANSACTIONAL = [AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest]
+
+
+class FakeClient:
+    """Fails every request with an error, or answers it."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+        self.sent: list[tuple[int, str, dict[str, Any]]] = []
+
+    async def send(self, node: int, request: object, **options: Any) -> str:
+        self.sent.append((node, type(request).__name__, options))
+        if self.error is not None:
+            raise self.error
+        return "response"
+
+
+class FakeProducer:
+    """The members of aiokafka's producer that are used; each notes what ends it."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.client = FakeClient(error)
+        self.ended: list[str] = []
+        self._message_accumulator = self._sender = self._txn_manager = self.sender_task = self
+
+    def fail_all(self, error: Exception) -> None:
+        self.ended.append(f"messages: {error}")
+
+    def fatal_error(self, error: Exception) -> None:
+        self.ended.append(f"transaction: {error}")
+
+    def cancel(self) -> None:
+        self.ended.append("task")
+
+
+def request_of(kind: Any) -> Any:
+    """Return a request without content."""
+    return kind.__new__(kind)
+
+
+def send(producer: FakeProducer, kind: type) -> Any:
+    send_requests_once(producer)
+    return asyncio.run(producer.client.send(3, request_of(kind), group="transactions"))
+
+
+@pytest.mark.parametrize("kind", TRANSACTIONAL)
+@pytest.mark.parametrize("error", [kafka_errors.RequestTimedOutError, kafka_errors.KafkaConnectionError])
+def test_a_lost_response_of_a_transaction_ends_the_producer(kind: type, error: type[Exception]) -> None:
+    producer = FakeProducer(error())
+    with pytest.raises(error):
+        send(producer, kind)
+    words = "KafkaError: no response to a request of a transaction, which may have been processed or not"
+    assert producer.ended == [f"messages: {words}", f"transaction: {words}", "task"]
+
+
+@pytest.mark.parametrize("kind", TRANSACTIONAL)
+def test_a_request_that_was_not_sent_may_be_tried_again(kind: type) -> None:
+    producer = FakeProducer(kafka_errors.NodeNotReadyError())
+    with pytest.raises(kafka_errors.NodeNotReadyError):
+        send(producer, kind)
+    assert producer.ended == []
+    producer.client.error = None
+    assert asyncio.run(producer.client.send(3, request_of(kind))) == "response"
+
+
+def test_rows_may_be_sent_again_because_the_broker_drops_repeated_ones() -> None:
+    producer = FakeProducer(kafka_errors.RequestTimedOutError())
+    with pytest.raises(kafka_errors.RequestTimedOutError):
+        send(producer, ProduceRequest)
+    assert producer.ended == []
+
+
+def test_requests_reach_the_client_unchanged() -> None:
+    producer = FakeProducer(None)
+    assert send(producer, EndTxnRequest) == "response"
+    assert producer.client.sent == [(3, "EndTxnRequest", {"group": "transactions"})]

@@ -1,20 +1,42 @@
-"""Kafka clients: their ids, their errors, and their cancellations."""
+"""Kafka clients: their ids and their first connection, their errors, and what is said of refusals."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
-from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError, InputError
+from aiokafka.errors import KafkaTimeoutError
+from shoal.errors import BrokerError, BrokerUnavailableError
+from shoal.kafka import client, progress_copy, start
 from shoal.kafka import client as connection
-from shoal.kafka.aiokafka_compat import LostResponseError
-from shoal.kafka.client import task_exception, to_shoal_error
+from shoal.kafka import client as waiting_log
+from shoal.kafka.aiokafka_compat import LOST_RESPONSE
+from shoal.kafka.client import (
+    NotYetError,
+    Operation,
+    broker_error,
+    connection_timeout_ms,
+    join_reasons,
+    join_refusals,
+    leader_answer,
+    leader_away,
+    log_bounds,
+    task_exception,
+    to_shoal_error,
+)
+from shoal.kafka.metadata import MetadataCipher
+from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.start import check_no_open_transaction
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -27,12 +49,14 @@ async def cancelled_from_within() -> None:
     await waited
 
 
-async def test_a_task_told_to_stop_has_not_failed() -> None:
-    task = asyncio.create_task(asyncio.sleep(60))
-    await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait({task})
-    assert task_exception(task) is None
+async def test_a_task_that_ended_or_was_told_to_stop_has_not_failed() -> None:
+    for length_s in (0, 60):
+        task = asyncio.create_task(asyncio.sleep(length_s))
+        await asyncio.sleep(0)
+        if length_s:
+            task.cancel()
+        await asyncio.wait({task})
+        assert task_exception(task) is None
 
 
 async def test_a_task_cancelled_by_the_client_has_failed_with_a_retriable_error() -> None:
@@ -43,32 +67,12 @@ async def test_a_task_cancelled_by_the_client_has_failed_with_a_retriable_error(
     assert isinstance(to_shoal_error(error), BrokerUnavailableError)
 
 
-async def test_a_task_that_ended_has_not_failed() -> None:
-    task: asyncio.Task[Any] = asyncio.create_task(asyncio.sleep(0))
-    await asyncio.wait({task})
-    assert task_exception(task) is None
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (InputError("words of ours"), InputError),
-        (kafka_errors.KafkaConnectionError("secret"), BrokerUnavailableError),
-        (OSError(111, "secret"), BrokerUnavailableError),
-        (KeyError("secret"), GuaranteeError),
-    ],
-)
-def test_client_errors_become_shoal_errors_without_their_text(error: Exception, kind: type[Exception]) -> None:
-    found = to_shoal_error(error)
-    assert isinstance(found, kind)
-    assert "secret" not in str(found)
-
-
 def test_a_lost_response_is_explained_by_the_end_of_a_session_where_there_are_sessions() -> None:
     words = "a connection ended before the broker answered a request of a transaction: connecting again"
     plain = KafkaSection(security_protocol="SSL")
-    assert str(to_shoal_error(LostResponseError(), plain)) == words
-    with_sessions = to_shoal_error(LostResponseError(), KafkaSection(security_protocol="SASL_SSL"))
+    lost = kafka_errors.KafkaError(LOST_RESPONSE)
+    assert str(to_shoal_error(lost, plain)) == words
+    with_sessions = to_shoal_error(lost, KafkaSection(security_protocol="SASL_SSL"))
     assert isinstance(with_sessions, BrokerUnavailableError)
     assert str(with_sessions) == (
         f"{words} (a broker does so at the end of a session: when an OAuth token expires, or after "
@@ -174,3 +178,245 @@ async def test_a_client_that_was_fenced_leaves_no_error_that_asyncio_logs() -> N
     gc.collect()
     await asyncio.sleep(0)
     assert logged == []
+
+
+# ---------------------------------------------------------------- the first connection
+
+
+@pytest.mark.parametrize(
+    ("servers", "patience_s", "timeout_ms"),
+    [
+        ("a:1", 300, 10_000),
+        ("a:1", 4, 4000),
+        ("a:1,b:1,c:1", 300, 10_000),
+        ("a:1,b:1,c:1", 12, 4000),
+        ("a:1,b:1,c:1", 2, 1000),
+        ("a:1", 0, 1000),
+    ],
+)
+def test_all_addresses_together_take_at_most_the_patience(servers: str, patience_s: float, timeout_ms: int) -> None:
+    assert connection_timeout_ms(KafkaSection(bootstrap_servers=servers, patience_s=patience_s)) == timeout_ms
+
+
+async def test_a_broker_that_swallows_packets_is_given_up_after_the_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The operating system accepts connections that no process takes."""
+    monkeypatch.setattr(waiting_log, "TELL_EVERY_S", 0.2)
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        waiting_log.log, "warning", lambda event, **fields: told.append({"event": event} | fields), raising=False
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        settings = KafkaSection(bootstrap_servers=address, group="g", patience_s=0)
+        began_s = time.monotonic()
+        with pytest.raises(BrokerUnavailableError, match="cannot be reached"):
+            async with client.admin(settings):
+                pass
+    assert time.monotonic() - began_s < 10
+    assert told[0]["event"] == "waiting for the broker"
+    assert told[0]["broker"] == address
+
+
+def refusal(error: BaseException, **settings: Any) -> BrokerError | None:
+    return client.unfit_setting(error, KafkaSection(**settings), "kafka:9093")
+
+
+def test_a_mechanism_that_the_broker_does_not_offer_is_final() -> None:
+    error = kafka_errors.UnsupportedSaslMechanismError("canary")
+    found = refusal(error, security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256")
+    assert type(found) is BrokerError
+    assert str(found) == "the broker at kafka:9093 does not take SCRAM-SHA-256: set another kafka.sasl_mechanism"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "connection to kafka:9093: check that this port is one for kafka.security_protocol PLAINTEXT"),
+        (
+            {"security_protocol": "SSL"},
+            (
+                "TLS connection to kafka:9093: check that this port is one for kafka.security_protocol SSL, and "
+                "whether it requires a client certificate, kafka.ssl_certfile"
+            ),
+        ),
+    ],
+    ids=["plain text", "TLS"],
+)
+def test_a_connection_that_is_closed_names_protocol_and_port(settings: dict[str, str], words: str) -> None:
+    found = refusal(kafka_errors.KafkaConnectionError("canary"), **settings)
+    assert isinstance(found, BrokerUnavailableError)
+    assert str(found) == f"the broker closed the {words}"
+
+
+def test_an_address_without_a_broker_says_nothing_about_the_settings() -> None:
+    assert refusal(ConnectionRefusedError()) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (10, "renew the certificate of the broker, or of the authority that signed it, and check this machine's clock"),
+        (20, "check kafka.ssl_cafile, and that the certificate names the host in kafka.bootstrap_servers"),
+    ],
+)
+def test_the_remedy_for_a_certificate_depends_on_what_is_wrong(code: int, remedy: str) -> None:
+    error = ssl.SSLCertVerificationError()
+    error.verify_code, error.verify_message = code, "words of OpenSSL"
+    assert str(refusal(error)) == f"the certificate of the broker is not trusted (words of OpenSSL): {remedy}"
+
+
+# ---------------------------------------------------------------- permissions
+
+
+SETTINGS = KafkaSection(input="in", output="out", evidence="proof", progress_copy="twin", group="g")
+PAIRS = KafkaSection.model_validate(
+    {
+        "topics": [{"input": "in1", "output": "out1"}, {"input": "in2", "output": "out2"}],
+        "evidence": "proof",
+        "group": "g",
+    }
+)
+TOPIC = kafka_errors.TopicAuthorizationFailedError
+IDS = kafka_errors.TransactionalIdAuthorizationFailed
+
+
+@pytest.mark.parametrize(
+    ("error", "settings", "operation", "words"),
+    [
+        (TOPIC("out"), SETTINGS, "READ", "may not use topic out: grant READ on topic out in"),
+        (TOPIC({"out"}), SETTINGS, "WRITE", "may not use topic out: grant WRITE on topic out in"),
+        (TOPIC({"out", "proof"}), SETTINGS, "WRITE", "topic out, proof: grant WRITE on topics out, proof in"),
+        # A producer only commits the offsets of its input.
+        (TOPIC({"in", "twin"}), SETTINGS, "WRITE", "topic in, twin: grant READ on topic in and WRITE on topic twin in"),
+        (TOPIC({"in2", "out2"}), PAIRS, "WRITE", "grant READ on topic in2 and WRITE on topic out2 in"),
+        (TOPIC(), SETTINGS, "READ", "may not READ one of the topics in, out, proof, twin: grant READ on it in"),
+        (TOPIC("other"), None, "WRITE", "may not WRITE one of the topics: grant WRITE on it in"),
+        (kafka_errors.GroupAuthorizationFailedError(), SETTINGS, "WRITE", "use group g: grant READ on it in"),
+        (kafka_errors.GroupAuthorizationFailedError("other"), None, "READ", "use the group: grant READ on it in"),
+        (IDS("other"), SETTINGS, "WRITE", "transactional ids: grant WRITE on those with the prefix g-in- in"),
+        (IDS(), PAIRS, "WRITE", "grant WRITE on those with the prefix g-in1- and g-in2- in"),
+        (IDS(), None, "WRITE", "may not use its transactional ids: grant WRITE on those in"),
+        (kafka_errors.ClusterAuthorizationFailedError(), SETTINGS, "WRITE", "grant IDEMPOTENT_WRITE on the cluster in"),
+    ],
+)
+def test_a_refusal_names_the_resource_and_the_operation(
+    error: Exception, settings: KafkaSection | None, operation: Operation, words: str
+) -> None:
+    refusal = broker_error(error, settings, operation)
+    assert type(refusal) is BrokerError
+    assert f"{words} the ACLs" in str(refusal)
+    assert "other" not in str(refusal)
+
+
+# ---------------------------------------------------------------- refusals of several partitions
+
+
+def refused(topic: str, partition: int, words: str) -> tuple[TopicPartition, str]:
+    return TopicPartition(topic, partition), f"{topic}-{partition}: {words}"
+
+
+@pytest.mark.parametrize(
+    ("refusals", "lines"),
+    [
+        ([refused("in", 3, "use --from")], ["in-3: use --from"]),
+        (
+            [refused("in", number, "use --from") for number in range(3)],
+            ["in-0: use --from. The same holds for in-1, in-2"],
+        ),
+        (
+            [refused("in", 0, "offset 17 of 20"), refused("in", 1, "offset 9 of 312")],
+            ["in-0: offset 17 of 20. The same, with other offsets, holds for in-1"],
+        ),
+        (
+            [
+                refused("in1", 0, "lost"),
+                refused("in1", 1, "use --from"),
+                refused("in2", 0, "lost"),
+                refused("in1", 2, "lost"),
+            ],
+            ["in1-0: lost. The same holds for in1-2", "in1-1: use --from", "in2-0: lost"],
+        ),
+    ],
+    ids=["one", "the same text", "other offsets", "other texts and topics"],
+)
+def test_a_text_is_said_once_with_the_partitions_to_which_it_applies(
+    refusals: list[tuple[TopicPartition, str]], lines: list[str]
+) -> None:
+    assert join_refusals(refusals).split("\n") == lines
+
+
+@pytest.mark.parametrize(("count", "rest"), [(8, "in-6, in-7"), (9, "in-6, in-7 and 1 more"), (64, "in-7 and 56 more")])
+def test_after_eight_partitions_the_others_are_counted(count: int, rest: str) -> None:
+    found = join_refusals([refused("in", number, "use --from") for number in range(count)])
+    assert found.count("in-") == 8
+    assert found.endswith(rest)
+
+
+# ---------------------------------------------------------------- leaders that do not answer
+
+
+AWAY_SETTINGS = KafkaSection(input="in", output="out", group="g", progress_copy="copy")
+
+
+class Silent:
+    """A client whose leaders do not answer."""
+
+    async def end_offsets(self, _: object) -> dict[TopicPartition, int]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    beginning_offsets = end_offsets
+
+
+@asynccontextmanager
+async def silent(*_: object, **__: object) -> AsyncIterator[Any]:
+    yield Silent()
+
+
+async def of_input() -> None:
+    reader: Any = Silent()
+    await log_bounds(reader, TopicPartition("in", 3))
+
+
+async def of_output() -> None:
+    await check_no_open_transaction(AWAY_SETTINGS, 3)
+
+
+async def of_copy() -> None:
+    await ProgressCopy(AWAY_SETTINGS, 3, MetadataCipher("g")).fetch()
+
+
+@pytest.mark.parametrize(("ask", "name"), [(of_input, "in-3"), (of_output, "out-3"), (of_copy, "copy-3")])
+async def test_a_leader_that_does_not_answer_is_not_waited_for_as_long_as_the_client_does(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Awaitable[None]], name: str
+) -> None:
+    monkeypatch.setattr(connection, "ANSWER_S", 0.05)
+    for module in (start, progress_copy):
+        monkeypatch.setattr(module, "reading", silent)
+    async with asyncio.timeout(5):
+        with pytest.raises(NotYetError) as caught:
+            await ask()
+    assert str(caught.value) == f"{name}: no leader answers; look whether its broker runs and can be reached"
+
+
+async def test_a_client_that_has_waited_for_a_leader_itself_is_taken_for_the_same() -> None:
+    with pytest.raises(NotYetError):
+        async with leader_answer(TopicPartition("in", 3)):
+            raise KafkaTimeoutError
+
+
+def test_partitions_that_are_not_open_are_named_with_their_reasons() -> None:
+    parts = [TopicPartition("in", number) for number in range(5)]
+    lines = join_reasons(
+        {
+            parts[0]: leader_away(parts[0]),
+            parts[1]: leader_away(TopicPartition("out", 1)),
+            parts[2]: NotYetError("copy-2: hidden"),
+            parts[3]: leader_away(TopicPartition("out", 3)),
+            parts[4]: leader_away(parts[4]),
+        }
+    ).splitlines()
+    away = "no leader answers; look whether its broker runs and can be reached. The same holds for"
+    assert lines == [f"in-0: {away} in-4", f"in-1: out-1: {away} in-3", "in-2: copy-2: hidden"]

@@ -1,18 +1,23 @@
-"""A consumer loop without a broker: tasks of two partitions, of which one waits for its transactions."""
+"""A consumer loop without a broker: flushes, polls, and the members that a drain waits for."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.errors import BrokerUnavailableError
+from aiokafka import errors as kafka_errors
+from shoal.errors import BrokerError, BrokerUnavailableError, InputError
 from shoal.formats import JsonDecoder
-from shoal.kafka.consumer_loop import ConsumerLoop
+from shoal.kafka import consumer_loop
+from shoal.kafka.consumer_loop import ConsumerLoop, Poller, wait_until_no_members
 from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.retries import BrokerLiveness
@@ -22,10 +27,12 @@ from shoal.kafka.task_manager import WorkerContext
 from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection
+from structlog.testing import capture_logs
 from support.making import SUBJECT, policy_of, quasi
 from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
+
 
 START_MS = 1_700_000_000_000
 SLOW, QUICK = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -138,7 +145,8 @@ class Reading:
         self.tasks = {tp: self.task(tp, sink, commit) for tp, sink in ((SLOW, self.slow), (QUICK, self.quick))}
         loop._tasks._tasks.update(self.tasks)
         self.consumer: Any = Consumer()
-        self.background = asyncio.create_task(loop._read(self.consumer))
+        loop._consumer = self.consumer
+        self.background = asyncio.create_task(loop._read())
 
     def task(self, tp: TopicPartition, sink: Sink, commit: CommittedState) -> PartitionTask:
         decoder, metrics, now = JsonDecoder(POLICY), self._metrics, self._now
@@ -221,7 +229,7 @@ async def test_a_partition_that_is_revoked_during_its_flush_is_closed_after_it_a
     reading = Reading()
     await reading.begin_flush()
     reading.consumer.add(SLOW, 3)
-    revoking = asyncio.create_task(reading.loop.on_revoked([SLOW]))
+    revoking = asyncio.create_task(reading.loop.on_partitions_revoked([SLOW]))
     reading.consumer.add(QUICK, 1)
     await reading.until(lambda: reading.tasks[QUICK].waiting_count == 1)
     assert not revoking.done()
@@ -269,3 +277,296 @@ async def test_a_loop_that_fails_cancels_its_flushes() -> None:
         await reading.background
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert reading.slow.published == []
+
+
+# ---------------------------------------------------------------- polls
+
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@dataclass(eq=False)
+class Task:
+    wait_s: float = math.inf
+    transaction: asyncio.Task[None] | None = None
+    is_full: bool = False
+    position: int = 0
+
+    @property
+    def next_commit(self) -> tuple[float, asyncio.Task[None] | None]:
+        return self.wait_s, self.transaction
+
+
+class Tasks:
+    def __init__(self, **tasks: Task) -> None:
+        self.tasks = {FIRST: tasks["first"], SECOND: tasks["second"]}
+
+    def items(self) -> Any:
+        return self.tasks.items()
+
+    def is_open(self, tp: TopicPartition, task: Task) -> bool:
+        return self.tasks.get(tp) is task
+
+
+@dataclass
+class PollConsumer:
+    """Waits in `getmany` for as long as it is told."""
+
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    timeouts_ms: list[int] = field(default_factory=list)
+    times_s: list[float] = field(default_factory=list)
+    """When each call began."""
+    messages: dict[TopicPartition, list[str]] = field(default_factory=dict)
+    error: Exception | None = None
+    log_ends: dict[TopicPartition, int | None] = field(default_factory=lambda: {FIRST: 0, SECOND: None})
+
+    def last_stable_offset(self, tp: TopicPartition) -> int | None:
+        return self.log_ends[tp]
+
+    async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[str]]:
+        assert max_records == 2048
+        self.timeouts_ms.append(timeout_ms)
+        self.times_s.append(time.monotonic())
+        if self.error is not None:
+            raise self.error
+        if not self.messages:
+            await asyncio.sleep(timeout_ms / 1000)
+        return self.messages
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self.calls.append(("pause", *(str(tp.partition) for tp in partitions)))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self.calls.append(("resume", *(str(tp.partition) for tp in partitions)))
+
+    def assignment(self) -> set[TopicPartition]:
+        return {FIRST, SECOND}
+
+
+def poller_of(first: Task, second: Task) -> tuple[Poller, Any]:
+    tasks: Any = Tasks(first=first, second=second)
+    return Poller(tasks, 0.2), tasks
+
+
+@pytest.mark.parametrize(("wait_s", "timeout_ms"), [(0.0123, 13), (3.0, 50)])
+async def test_a_poll_ends_when_the_next_commit_is_due_or_after_50_ms(wait_s: float, timeout_ms: int) -> None:
+    poller, _ = poller_of(Task(), Task(wait_s=wait_s))
+    consumer: Any = PollConsumer()
+    assert await poller.poll(consumer, {}) == {}
+    assert consumer.timeouts_ms == [timeout_ms]
+
+
+async def test_a_poll_ends_with_the_transaction_that_a_task_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.consumer_loop.POLL_S", 3600.0)
+    poller, _ = poller_of(Task(transaction=asyncio.create_task(asyncio.sleep(0.01))), Task())
+    consumer: Any = PollConsumer()
+    assert await asyncio.wait_for(poller.poll(consumer, {}), 60) == {}
+
+
+async def test_messages_are_returned_also_if_a_transaction_ends_at_the_same_time() -> None:
+    ended = asyncio.create_task(asyncio.sleep(0))
+    await ended
+    poller, _ = poller_of(Task(transaction=ended), Task())
+    consumer: Any = PollConsumer(messages={FIRST: ["a"]})
+    found = [await poller.poll(consumer, {}) for _ in range(3)]
+    assert {FIRST: ["a"]} in found
+
+
+async def test_an_error_of_the_client_is_raised() -> None:
+    poller, _ = poller_of(Task(), Task())
+    consumer: Any = PollConsumer(error=OSError("no"))
+    with pytest.raises(OSError, match="no"):
+        await poller.poll(consumer, {})
+
+
+async def test_a_cancelled_poll_leaves_no_task() -> None:
+    poller, _ = poller_of(Task(), Task())
+    consumer: Any = PollConsumer()
+    polling = asyncio.create_task(poller.poll(consumer, {}))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    polling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await polling
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_task_that_flushes_is_not_read_and_ends_the_poll() -> None:
+    first = Task(wait_s=0.0)
+    poller, _ = poller_of(first, Task())
+    consumer: Any = PollConsumer()
+    flush = asyncio.create_task(asyncio.sleep(0.01))
+    flushing: Any = {first: flush}
+    assert await poller.poll(consumer, flushing) == {}
+    assert (consumer.calls, consumer.timeouts_ms, flush.done()) == ([("pause", "0")], [50], True)
+
+
+async def poll_for(poller: Poller, consumer: Any, count: int) -> None:
+    """Poll until there were messages so often."""
+    while count:
+        count -= bool(await poller.poll(consumer, {}))
+
+
+async def test_messages_that_arrive_one_by_one_are_taken_twice_in_40_ms() -> None:
+    poller, _ = poller_of(Task(), Task())
+    consumer: Any = PollConsumer(messages={FIRST: ["a"]}, log_ends={FIRST: 99, SECOND: None})
+    await poll_for(poller, consumer, 7)
+    assert len(consumer.timeouts_ms) == 7
+    assert consumer.times_s[-1] - consumer.times_s[0] >= 0.119
+
+
+async def test_the_first_message_after_a_quiet_time_is_taken_at_once() -> None:
+    poller, _ = poller_of(Task(), Task())
+    consumer: Any = PollConsumer(messages={FIRST: ["a"]})
+    await poll_for(poller, consumer, 2)
+    await asyncio.sleep(0.05)
+    polling = asyncio.create_task(poll_for(poller, consumer, 1))
+    for _ in range(8):
+        await asyncio.sleep(0)  # takes no time
+    assert polling.done()
+
+
+async def test_a_task_that_is_behind_is_read_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_S", 20.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_SHARE", 100.0)
+    first = Task(position=50)
+    poller, _ = poller_of(first, Task())
+    consumer: Any = PollConsumer(messages={FIRST: ["a"]}, log_ends={FIRST: 150, SECOND: None})
+    await asyncio.wait_for(poll_for(poller, consumer, 9), 10)
+    first.position = 51
+    assert await poller.poll(consumer, {}) == {}
+    # Nor does it count that a partition is behind which is not read.
+    first.position, first.is_full = 0, True
+    assert await poller.poll(consumer, {}) == {}
+
+
+async def test_a_pause_ends_when_a_commit_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_S", 20.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_SHARE", 100.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.GATHER_SHARE", 0.0)
+    first = Task()
+    poller, _ = poller_of(first, Task())
+    consumer: Any = PollConsumer(messages={FIRST: ["a"]})
+    await poll_for(poller, consumer, 2)
+    first.wait_s = 0.0
+    assert await poller.poll(consumer, {}) == {}
+    assert len(consumer.timeouts_ms) == 2
+
+
+async def test_the_pause_is_a_quarter_of_a_short_commit_interval() -> None:
+    tasks: Any = Tasks(first=Task(), second=Task())
+    poller, consumer = Poller(tasks, 0.04), PollConsumer(messages={FIRST: ["a"]})
+    await poll_for(poller, consumer, 21)
+    assert consumer.times_s[-1] - consumer.times_s[0] >= 0.099
+
+
+async def test_the_partition_of_a_full_task_stays_paused_until_it_has_room() -> None:
+    first = Task(is_full=True)
+    poller, _ = poller_of(first, Task())
+    consumer: Any = PollConsumer(messages={SECOND: ["a"]})
+    await poller.poll(consumer, {})
+    await poller.poll(consumer, {})
+    assert consumer.calls == [("pause", "0"), ("pause", "0")]
+    first.is_full = False
+    await poller.poll(consumer, {})
+    await poller.poll(consumer, {})
+    assert consumer.calls[2:] == [("resume", "0")]
+
+
+async def test_a_partition_whose_task_was_replaced_is_not_resumed() -> None:
+    poller, tasks = poller_of(Task(is_full=True), Task())
+    consumer: Any = PollConsumer(messages={SECOND: ["a"]})
+    await poller.poll(consumer, {})
+    tasks.tasks[FIRST] = Task()
+    await poller.poll(consumer, {})
+    del tasks.tasks[FIRST]
+    await poller.poll(consumer, {})
+    assert consumer.calls == [("pause", "0")]
+
+
+# ---------------------------------------------------------------- before a drain
+
+
+SETTINGS = KafkaSection(input="in", output="out", group="g", session_timeout_ms=6000, patience_s=60)
+LOADING = 14
+NOT_AUTHORIZED = 30
+
+
+class Coordinator:
+    """Answers of an admin client, one after the other; each is a number of members, a code, or an error."""
+
+    def __init__(self, *answers: tuple[int, str, int] | Exception) -> None:
+        self.answers = list(answers)
+
+    async def describe_consumer_groups(self, groups: list[str]) -> list[Any]:
+        assert groups == ["g"]
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        code, state, count = answer
+        members = [(f"m{number}", "client", "/host", b"", b"") for number in range(count)]
+        return [SimpleNamespace(groups=[(code, "g", state, "consumer", "sticky", members, 0)])]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Time (s) of the module under test; it passes only while it sleeps."""
+    now_s = [0.0]
+
+    async def sleep(time_s: float) -> None:
+        now_s[0] += time_s
+
+    monkeypatch.setattr(consumer_loop, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(consumer_loop, "asyncio", SimpleNamespace(sleep=sleep))
+    return now_s
+
+
+async def wait(*answers: tuple[int, str, int] | Exception) -> None:
+    await wait_until_no_members(cast("Any", Coordinator(*answers)), SETTINGS)
+
+
+@pytest.mark.parametrize("state", ["Dead", "Empty"])
+async def test_a_group_without_members_is_drained_at_once(clock: list[float], state: str) -> None:
+    await wait((0, state, 0))
+    assert clock == [0.0]
+
+
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
+async def test_members_that_stay_are_refused_after_the_session_timeout(clock: list[float], state: str) -> None:
+    refusal = r"^--drain: group g has 2 members: .*Stop all workers .*session timeout"
+    with capture_logs() as lines, pytest.raises(InputError, match=refusal):
+        await wait((0, state, 2))
+    assert clock == [21.0]
+    assert [line["at_most_s"] for line in lines] == [21.0, 11.0, 1.0]
+
+
+@pytest.mark.usefixtures("clock")
+async def test_one_member_is_not_called_members() -> None:
+    with pytest.raises(InputError, match="group g has 1 member:"):
+        await wait((0, "Stable", 1))
+
+
+async def test_a_member_that_was_killed_is_waited_for(clock: list[float]) -> None:
+    await wait((0, "Stable", 2), (0, "PreparingRebalance", 1), (0, "Empty", 0))
+    assert clock == [1.0]
+
+
+async def test_a_coordinator_that_loads_or_is_just_created_is_asked_again(clock: list[float]) -> None:
+    await wait(kafka_errors.GroupCoordinatorNotAvailableError(), (LOADING, "", 0), (0, "Empty", 0))
+    assert clock == [1.0]
+
+
+async def test_a_coordinator_without_an_answer_does_not_mean_an_empty_group(clock: list[float]) -> None:
+    silence = r"coordinator of group g did not say for 60 s .*Drain again"
+    with capture_logs() as lines, pytest.raises(BrokerError, match=silence) as raised:
+        await wait((LOADING, "", 0))
+    assert clock == [60.0]
+    assert not raised.value.retriable
+    assert raised.value.exit_code == 3
+    assert [line["event"] for line in lines] == ["--drain waits for the coordinator of the group"] * 6
+
+
+async def test_a_missing_permission_is_raised_at_once(clock: list[float]) -> None:
+    with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
+        await wait((NOT_AUTHORIZED, "", 0))
+    assert clock == [0.0]

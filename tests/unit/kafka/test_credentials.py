@@ -1,21 +1,48 @@
-"""Credentials: secrets from files, and OAuth tokens from files and programs."""
+"""Credentials: secrets, tokens and certificates, what is wrong with their files, and their rotation."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import datetime as dt
 import json
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from shoal.errors import ConfigError
-from shoal.kafka.credentials import TokenProvider, check_files, forget_token, secret_of
-from shoal.policy import KafkaSection
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
+from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, InputError, ShoalError
+from shoal.kafka import StartOptions, WorkerContext, check_files, open_secret_files
+from shoal.kafka.client import consumer
+from shoal.kafka.credentials import (
+    TokenProvider,
+    UsedCredentials,
+    credential_fault,
+    forget_token,
+    secret_of,
+)
+from shoal.kafka.metadata import NO_ENCRYPTION
+from shoal.kafka.retries import BrokerLiveness
+from shoal.observability import Health, Metrics
+from shoal.policy import KafkaSection, Scale
+from structlog.testing import capture_logs
+from support.scales import attribute, policy_with
 
 pytestmark = pytest.mark.unit
 
@@ -39,17 +66,19 @@ def printing(folder: Path, code: str) -> list[str]:
     return [sys.executable, str(program)]
 
 
-@pytest.mark.parametrize("content", ["hunter2", "hunter2\n", "hunter2\r\n"])
-def test_one_line_end_does_not_belong_to_a_secret(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "secret"),
+    [
+        (b"hunter2", "hunter2"),
+        (b"hunter2\n", "hunter2"),
+        (b"hunter2\r\n", "hunter2"),
+        (b" hunter2 \n\n", " hunter2 \n"),
+    ],
+)
+def test_one_line_end_does_not_belong_to_a_secret_and_blanks_do(tmp_path: Path, content: bytes, secret: str) -> None:
     path = tmp_path / "secret"
-    path.write_bytes(content.encode())
-    assert secret_of(settings(sasl_password_file=str(path)), "sasl_password") == "hunter2"
-
-
-def test_blanks_belong_to_a_secret(tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    path.write_bytes(b" hunter2 \n\n")
-    assert secret_of(settings(sasl_password_file=str(path)), "sasl_password") == " hunter2 \n"
+    path.write_bytes(content)
+    assert secret_of(settings(sasl_password_file=str(path)), "sasl_password") == secret
 
 
 def test_a_file_is_read_again(tmp_path: Path) -> None:
@@ -160,15 +189,19 @@ async def test_a_program_that_prints_no_token_is_told(tmp_path: Path, code: str,
     assert "canary" not in str(caught.value)
 
 
-async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(KafkaConnectionError, match="the command cannot be started"):
-        await TokenProvider(settings(sasl_oauth_command=[str(tmp_path / "none")])).token()
-
-
-async def test_a_program_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["/absent/program"], "the command cannot be started"),
+        ([sys.executable, "-c", "import time; time.sleep(60)"], "the command did not end within 0 s"),
+    ],
+)
+async def test_a_program_that_cannot_be_started_or_does_not_end_is_told(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], words: str
+) -> None:
     monkeypatch.setattr("shoal.kafka.credentials.COMMAND_S", 0.2)
-    with pytest.raises(KafkaConnectionError, match="the command did not end within 0 s"):
-        await TokenProvider(settings(sasl_oauth_command=[sys.executable, "-c", "import time; time.sleep(60)"])).token()
+    with pytest.raises(KafkaConnectionError, match=words):
+        await TokenProvider(settings(sasl_oauth_command=command)).token()
 
 
 def test_check_names_the_files_that_cannot_be_used(tmp_path: Path) -> None:
@@ -183,3 +216,255 @@ def test_check_names_the_files_that_cannot_be_used(tmp_path: Path) -> None:
         ("sasl_password_file", "the file cannot be read: No such file or directory"),
         ("ssl_password_file", "the file is not UTF-8"),
     ]
+
+
+# ---------------------------------------------------------------- rotation
+
+
+FIELDS = ["ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file", "sasl_username_file", "sasl_password_file"]
+REPLACED = "files with credentials have changed: connecting with the new ones"
+
+
+def has_changed(credentials: UsedCredentials) -> bool:
+    try:
+        credentials.renew()
+    except BrokerUnavailableError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_file_that_is_made_written_again_or_removed_has_changed(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "file"
+    given = settings(**{field: str(path)})
+    for change in (lambda: path.write_text("first"), lambda: path.write_text("another"), path.unlink):
+        credentials = UsedCredentials(given)
+        assert not has_changed(credentials)
+        change()
+        assert has_changed(credentials)
+
+
+def test_a_file_behind_a_link_that_names_another_one_has_changed(tmp_path: Path) -> None:
+    """As Kubernetes renews a mounted Secret: size and time may be the same."""
+    for name in ("old", "new"):
+        (tmp_path / name).write_text("secret")
+        os.utime(tmp_path / name, ns=(7, 7))
+    link = tmp_path / "link"
+    link.symlink_to("old")
+    credentials = UsedCredentials(settings(ssl_keyfile=str(link)))
+    assert not has_changed(credentials)
+    link.unlink()
+    link.symlink_to("new")
+    assert has_changed(credentials)
+
+
+def test_a_file_with_a_token_is_read_for_each_connection_and_needs_no_new_client(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    credentials = UsedCredentials(settings(sasl_oauth_token_file=str(path)))
+    path.write_text("renewed")
+    assert not has_changed(credentials)
+
+
+async def test_a_program_prints_another_token_after_a_request_without_an_answer(tmp_path: Path) -> None:
+    program = tmp_path / "token.py"
+    program.write_text("import time; print('e30.eyJpYXQiOjAsImV4cCI6OTk5OTk5OTk5OX0.%d' % time.time_ns())")
+    given = settings(sasl_oauth_command=[sys.executable, str(program)])
+    first = await TokenProvider(given).token()
+    assert await TokenProvider(given).token() == first
+    assert not has_changed(UsedCredentials(given))
+    assert await TokenProvider(given).token() != first
+
+
+async def refuse() -> None:
+    raise KafkaConnectionError
+
+
+async def test_a_check_without_an_answer_ends_when_a_file_has_changed(tmp_path: Path) -> None:
+    path, liveness = tmp_path / "password", BrokerLiveness(Health(), 300.0)
+    path.write_text("first")
+    credentials = UsedCredentials(settings(sasl_password_file=str(path)))
+    checking = asyncio.create_task(liveness.check_broker(refuse, credentials, 0.001))
+    done, _ = await asyncio.wait({checking}, timeout=0.05)
+    assert not done
+    path.write_text("second one")
+    with pytest.raises(BrokerUnavailableError, match=REPLACED):
+        await asyncio.wait_for(checking, 20)
+
+
+async def test_a_check_that_is_answered_goes_on_when_a_file_has_changed(tmp_path: Path) -> None:
+    answered = 0
+
+    async def answer() -> None:
+        nonlocal answered
+        answered += 1
+
+    path, liveness = tmp_path / "password", BrokerLiveness(Health(), 300.0)
+    credentials = UsedCredentials(settings(sasl_password_file=str(path)))
+    path.write_text("second")
+    checking = asyncio.create_task(liveness.check_broker(answer, credentials, 0.001))
+    await asyncio.wait({checking}, timeout=0.05)
+    assert not checking.done()
+    assert answered > 1
+    checking.cancel()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_retried"),
+    [
+        (credential_fault("the file is empty"), True),
+        (BrokerError("the broker refused the credentials"), False),
+        (InputError("the progress"), False),
+    ],
+)
+def test_faults_of_a_rotation_alone_are_retried_after_the_first_start(error: ShoalError, *, is_retried: bool) -> None:
+    liveness, context = BrokerLiveness(Health(), 300.0), cast("Any", SimpleNamespace(bootstrap_servers="a:1"))
+    with pytest.raises(type(error)):
+        liveness.raise_if_fatal(error, context, asyncio.Event())
+    liveness.note_answer()
+    with nullcontext() if is_retried else pytest.raises(type(error)):
+        liveness.raise_if_fatal(error, context, asyncio.Event())
+
+
+def test_faults_of_a_rotation_are_final_when_the_patience_is_over() -> None:
+    liveness = BrokerLiveness(Health(), 0.0)
+    liveness.note_answer()
+    context = SimpleNamespace(bootstrap_servers="a:1")
+    with pytest.raises(BrokerError, match=r"giving up; last: kafka.sasl_password_file: the file is empty") as caught:
+        liveness.raise_if_fatal(
+            credential_fault("kafka.sasl_password_file: the file is empty"), cast("Any", context), asyncio.Event()
+        )
+    assert caught.value.exit_code == 3
+
+
+# ---------------------------------------------------------------- certificates
+
+
+NO_CERTIFICATE = "the file holds no certificate in PEM"
+
+
+def write_pair(folder: Path, name: str, password: bytes | None = None) -> None:
+    """Write a key and its certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shoal")])
+    day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(day).not_valid_after(day + dt.timedelta(3650))
+    (folder / f"{name}.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    cipher: KeySerializationEncryption = BestAvailableEncryption(password) if password else NoEncryption()
+    (folder / f"{name}.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, cipher))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    write_pair(folder, "one")
+    write_pair(folder, "two")
+    write_pair(folder, "secret", b"hunter2")
+    (folder / "text").write_text("canary")
+    (folder / "metadata").write_text("7f3c19d2a85be0461f9d2c7e4ab850361c6fe27d90b3485ad17e62c40f9b38a5")
+    for name in ("text", "metadata"):
+        (folder / name).chmod(0o600)
+    return folder
+
+
+def tls_settings(folder: Path, **given: str) -> KafkaSection:
+    named = {name: value if name == "ssl_password" else str(folder / value) for name, value in given.items()}
+    return KafkaSection.model_validate({"security_protocol": "SSL", "bootstrap_servers": "a:1"} | named, strict=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "faults"),
+    [
+        ({}, {}),
+        ({"ssl_cafile": "one.pem", "ssl_certfile": "one.pem", "ssl_keyfile": "one.key"}, {}),
+        ({"ssl_cafile": "text"}, {"ssl_cafile": NO_CERTIFICATE}),
+        ({"ssl_cafile": "one.key"}, {"ssl_cafile": NO_CERTIFICATE}),
+        ({"ssl_certfile": "one.key", "ssl_keyfile": "one.key"}, {"ssl_certfile": NO_CERTIFICATE}),
+        ({"ssl_certfile": "one.pem", "ssl_keyfile": "one.pem"}, {"ssl_keyfile": "no private key in PEM"}),
+        ({"ssl_certfile": "one.pem", "ssl_keyfile": "two.key"}, {"ssl_keyfile": "fits the certificate"}),
+        ({"ssl_certfile": "one.pem"}, {"ssl_certfile": "no private key that can be read; give kafka.ssl_keyfile"}),
+        ({"ssl_certfile": "secret.pem", "ssl_keyfile": "secret.key"}, {}),
+        ({"ssl_certfile": "secret.pem", "ssl_keyfile": "secret.key", "ssl_password": "hunter2"}, {}),
+        (
+            {"ssl_certfile": "secret.pem", "ssl_keyfile": "secret.key", "ssl_password": "canary"},
+            {"ssl_keyfile": "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong"},
+        ),
+        (
+            {"ssl_cafile": "absent", "ssl_certfile": ".", "ssl_keyfile": "text"},
+            {"ssl_cafile": "cannot be read: No such file", "ssl_certfile": "cannot be read: Is a directory"},
+        ),
+        ({"metadata_key_file": "absent"}, {"metadata_key_file": "cannot be read: No such file"}),
+        ({"metadata_key_file": "text"}, {"metadata_key_file": "32 random bytes"}),
+        ({"metadata_key_file": "metadata"}, {}),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_by_field(files: Path, given: dict[str, str], faults: dict[str, str]) -> None:
+    found = {fault.field: fault for fault in check_files(tls_settings(files, **given), has_secrets=False)}
+    assert found.keys() == faults.keys()
+    for field, words in faults.items():
+        assert words in found[field].message
+        assert "canary" not in found[field].message
+        assert found[field].is_unread == ("cannot be read" in words)
+
+
+def test_an_encrypted_key_needs_its_password_where_secrets_must_be_there(files: Path) -> None:
+    (fault,) = check_files(tls_settings(files, ssl_certfile="secret.pem", ssl_keyfile="secret.key"))
+    assert "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_open"), [(0o600, False), (0o440, False), (0o640, False), (0o644, True), (0o660, True), (0o604, True)]
+)
+def test_a_secret_that_others_can_read_or_change_is_found(files: Path, mode: int, is_open: bool) -> None:  # noqa: FBT001
+    secret = files / "shared"
+    secret.write_text("canary")
+    secret.chmod(mode)
+    fields = ("sasl_username_file", "sasl_password_file", "ssl_password_file", "ssl_keyfile")
+    given = tls_settings(files, ssl_cafile="one.pem", ssl_certfile="one.pem", **dict.fromkeys(fields, "shared"))
+    assert open_secret_files(given) == (list(fields) if is_open else [])
+
+
+def test_a_certificate_without_a_file_of_its_key_holds_the_key(files: Path) -> None:
+    assert open_secret_files(tls_settings(files, ssl_certfile="one.pem")) == ["ssl_certfile"]
+    assert open_secret_files(tls_settings(files, ssl_certfile="absent")) == []
+
+
+def test_a_worker_warns_of_files_when_it_starts(files: Path) -> None:
+    given = tls_settings(files, ssl_cafile="one.pem", ssl_certfile="one.pem", ssl_keyfile="one.key")
+    context = WorkerContext(
+        policy_with(attribute("city", Scale.NOMINAL), k=2, delta=6),
+        given,
+        Metrics(),
+        Health(),
+        StartOptions(),
+        NO_ENCRYPTION,
+    )
+    (files / "one.key").chmod(0o644)
+    with capture_logs() as logs:
+        context.report_settings()
+    assert [(line["event"], line["setting"]) for line in logs] == [
+        ("other users of this machine can read or change a secret: chmod 640, or 600", "kafka.ssl_keyfile")
+    ]
+
+
+def test_a_pipe_is_not_read(files: Path) -> None:
+    os.mkfifo(files / "pipe")
+    assert list(check_files(tls_settings(files, ssl_cafile="pipe"))) == []
+
+
+def test_files_are_not_read_without_tls(files: Path) -> None:
+    plain = tls_settings(files, ssl_cafile="absent").model_copy(update={"security_protocol": "PLAINTEXT"})
+    assert list(check_files(plain)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"ssl_cafile": "absent"}, "kafka.ssl_cafile: the file cannot be read: No such file or directory"),
+        ({"ssl_certfile": "secret.pem", "ssl_keyfile": "secret.key"}, "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong"),
+    ],
+)
+async def test_a_client_names_the_file_and_asks_for_no_password(files: Path, given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        consumer(tls_settings(files, **given))
+    assert words in str(caught.value)

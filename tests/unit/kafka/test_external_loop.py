@@ -1,4 +1,4 @@
-"""An external loop without a broker: partitions whose leader is away, at the start and later, hold up no others."""
+"""An external loop without a broker: partitions whose leader is away hold up no others; when a rewind is requested."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import external_loop
 from shoal.kafka import task_manager as opening_module
-from shoal.kafka.client import LeaderAwayError, NotOpenedError
-from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.external_loop import ExternalLoop
+from shoal.kafka.client import NotYetError, leader_away
+from shoal.kafka.external_loop import ExternalLoop, Rewinds
 from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext
+from shoal.kafka.transactions import ClusterListener
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection
 from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.unit
+
 
 FIRST, SECOND = (TopicPartition("t", number) for number in range(2))
 
@@ -137,7 +138,8 @@ class Loop:
 
     def feed(self) -> None:
         gap_reader: Any = self.gap_reader
-        self.fed = asyncio.create_task(self.loop._feed_all(gap_reader))
+        self.loop._gap_reader = gap_reader
+        self.fed = asyncio.create_task(self.loop._feed_all())
 
     async def ended(self) -> None:
         self.loop._ending.set()
@@ -269,20 +271,6 @@ async def test_messages_are_looked_up_until_the_end_of_the_log_is_known() -> Non
     assert Loop().loop._uncommitted_end(FIRST) == 0
 
 
-async def test_the_leaders_of_the_open_partitions_are_asked() -> None:
-    loop, asked = Loop(), list[list[TopicPartition]]()
-
-    async def ask(partitions: list[TopicPartition]) -> None:
-        asked.append(partitions)
-
-    leaders: Any = SimpleNamespace(ask=ask, are_all_away=True)
-    await loop.loop._tasks.ask_leaders(leaders)
-    loop.open(SECOND)
-    await loop.loop._tasks.ask_leaders(leaders)
-    assert asked == [[], [SECOND]]
-    assert loop.loop._context.health.leaders_away
-
-
 class Manager:
     """Opens partitions whose leader answers."""
 
@@ -290,20 +278,18 @@ class Manager:
         self._loop, self.away = loop, away
         self.asked: list[list[TopicPartition]] = []
 
-    async def open(self, partitions: Iterable[TopicPartition], *_: object) -> None:
+    async def open(self, partitions: Iterable[TopicPartition], *_: object) -> dict[TopicPartition, NotYetError]:
         self.asked.append(list(partitions))
         answering = [tp for tp in self.asked[-1] if tp not in self.away]
         self._loop.open(*answering)
-        if len(answering) < len(self.asked[-1]):
-            raise NotOpenedError({tp: LeaderAwayError(tp) for tp in self.asked[-1] if tp in self.away})
+        return {tp: leader_away(tp) for tp in self.asked[-1] if tp in self.away}
 
 
 def opening(loop: Loop, manager: Manager, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[None]:
     monkeypatch.setattr(opening_module, "backoff_s", lambda failures: 0.01 * (failures + 1))
     monkeypatch.setattr(loop.loop._tasks, "open", manager.open)
-    clients: Any = SimpleNamespace(admin=None, opener=None)
-    credentials: Any = SimpleNamespace(renew=lambda: None)
-    return asyncio.create_task(loop.loop._open_all(clients, credentials))
+    loop.loop._openers = (None, None)
+    return asyncio.create_task(loop.loop._open_all())
 
 
 @pytest.mark.parametrize("away", [{SECOND}, {FIRST, SECOND}])
@@ -329,3 +315,93 @@ def test_after_a_loop_no_partitions_are_to_open_or_unreachable() -> None:
     loop.loop._report_no_partitions()
     assert [gauge._value.get() for gauge in (loop.metrics.opening, loop.metrics.unreachable)] == [0, 0]
     assert not loop.loop._context.health.leaders_away
+
+
+# ---------------------------------------------------------------- rewinds
+
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(external_loop, "time", clock)
+    return clock
+
+
+class RewindSource:
+    """Notes the requests; each ends when it may."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[int, int]] = []
+        self.may_end = asyncio.Event()
+
+    async def rewind(self, partition: int, offset: int) -> None:
+        self.requests.append((partition, offset))
+        await self.may_end.wait()
+
+
+async def pause() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_rewind_is_requested_after_a_grace_and_again_after_growing_pauses(clock: Clock) -> None:
+    source, offset = RewindSource(), 7
+    waiting = Rewinds(source.rewind)
+    source.may_end.set()
+    waiting.request_if_due(TP, offset)
+    waiting.wait(TP)
+    asked_s = []
+    for step in range(280):
+        clock.now_s = 100.0 + step / 4
+        count = len(source.requests)
+        waiting.request_if_due(TP, offset)
+        waiting.request_if_due(OTHER, offset)
+        await pause()
+        if len(source.requests) > count:
+            asked_s.append(clock.now_s - 100)
+    assert asked_s == [0.5, 2.5, 6.5, 12.5, 20.5, 30.5, 42.5, 56.5]
+    assert set(source.requests) == {(0, 7)}
+
+
+async def requested() -> tuple[RewindSource, Rewinds]:
+    """Return a source with one rewind that runs."""
+    source = RewindSource()
+    waiting = Rewinds(source.rewind)
+    waiting.wait(TP, grace_s=0)
+    waiting.request_if_due(TP, 7)
+    await pause()
+    return source, waiting
+
+
+async def test_nothing_is_requested_while_a_rewind_runs_or_after_the_message_has_come(clock: Clock) -> None:
+    source, waiting = await requested()
+    clock.now_s += 60
+    waiting.request_if_due(TP, 8)
+    await pause()
+    assert source.requests == [(0, 7)]
+    source.may_end.set()
+    await pause()
+    waiting.forget(TP)
+    clock.now_s += 60
+    waiting.request_if_due(TP, 9)
+    await pause()
+    assert source.requests == [(0, 7)]
+
+
+async def test_rewinds_are_cancelled_at_the_end(clock: Clock) -> None:
+    _, waiting = await requested()
+    waiting.cancel()
+    await pause()
+    assert waiting._running == {}
+    assert clock.now_s == 100.0

@@ -1,21 +1,24 @@
-"""Offset metadata: round trips, sizes, and what is refused."""
+"""Offset metadata, in plain and encrypted: round trips, sizes, what is refused, and where keys come from."""
 
 from __future__ import annotations
 
 import base64
 import itertools
+import os
 import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.errors import InputError
+from shoal.errors import InputError, PolicyError
 from shoal.kafka.metadata import (
+    NO_ENCRYPTION,
     CommittedState,
     MetadataCipher,
     OutputRows,
-    UnreadableError,
-    VarintReader,
     decode,
     decode_membership,
     encode,
@@ -23,14 +26,12 @@ from shoal.kafka.metadata import (
     largest_span,
     max_membership_bytes,
     pack,
-    unzigzag,
-    varint,
-    varints,
-    zigzag,
 )
-from shoal.kafka.offsets import OffsetState, ReferenceRecord
+from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
+from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
+
 
 LIMIT_BYTES = 4096
 ENCRYPTED_BYTES = 3008
@@ -75,20 +76,19 @@ def test_encoded_values_can_be_decoded(snapshot: OffsetState) -> None:
     assert found.at_ms == 1_790_000_000_000
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 8, 9, 50, 1000])
-def test_incomplete_offsets_are_packed_as_bitmap_or_gaps(step: int) -> None:
-    held = tuple(range(100, 100 + 400 * step, step))
-    snapshot = OffsetState(committed_offset=100, next_offset=held[-1] + 1, incomplete=held)
-    assert decode(encode(CommittedState(snapshot, FINGERPRINT, 0), "t", 0), "t", 0, 100).state.incomplete == held
-
-
-@pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
-def test_within_the_span_metadata_always_fit(delta: int) -> None:
+@pytest.mark.parametrize(
+    ("delta", "state_bytes"),
+    [
+        *((delta, 0) for delta in (2, 100, 600, 1000, 5000, 20_000)),
+        *[(2, 1), (600, 17), (5000, 500), (15_900, 500), (100, 2300)],
+    ],
+)
+def test_within_the_span_metadata_always_fit(delta: int, state_bytes: int) -> None:
     slack = 512
-    span = largest_span(delta, slack)
-    count = delta + 1 + slack
+    span, count = largest_span(delta, slack, state_bytes), delta + 1 + slack
+    assert span <= largest_span(delta, slack)
     future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
-    widest = min(span, 2**44)
+    widest, state = min(span, 2**44), b"\xff" * state_bytes
     for held in (
         tuple(range(2**40, 2**40 + count)),
         tuple(2**40 + (widest * i) // (count - 1) for i in range(count)) if widest >= count else (),
@@ -96,29 +96,13 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
     ):
         if not held or len(set(held)) != len(held):
             continue
+        reference = ReferenceRecord(2**40, 2**42)
         snapshot = OffsetState(
-            2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, ReferenceRecord(2**40, 2**42)
+            2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, reference, adaptive_state=state
         )
         commit = CommittedState(snapshot, FINGERPRINT, 2**42, 2**31, OutputRows(2**62, 2**33, 2**32 - 1))
         assert len(pack(commit)) < ENCRYPTED_BYTES
         assert len(encode(commit, "t", 0)) <= LIMIT_BYTES
-
-
-@pytest.mark.parametrize(("delta", "state_bytes"), [(2, 1), (600, 17), (5000, 500), (15_900, 500), (100, 2300)])
-def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, state_bytes: int) -> None:
-    slack = 512
-    span = min(largest_span(delta, slack, state_bytes), 2**44)
-    assert span <= largest_span(delta, slack)
-    count = delta + 1 + slack
-    future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
-    for width in {count - 1, max(count - 1, span)}:
-        held = tuple(2**40 + (width * i) // (count - 1) for i in range(count))
-        reference = ReferenceRecord(2**40, 2**42)
-        snapshot = OffsetState(
-            2**40, held[-1] + 1, held, future, 2**42, 2**50, None, reference, adaptive_state=b"\xff" * state_bytes
-        )
-        rows = OutputRows(2**62, 2**33, 2**32 - 1)
-        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42, 2**31, rows))) < ENCRYPTED_BYTES
 
 
 @pytest.mark.parametrize(
@@ -204,7 +188,7 @@ def test_sections_that_must_be_known_and_other_versions_are_refused_with_the_rem
     if body[0] == 4:
         known = pack(CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT, 17))
         body = known + body[1:]
-    with pytest.raises(UnreadableError) as refused:
+    with pytest.raises(ProgressError) as refused:
         decode(text_of(body), "t", 0, 5)
     assert str(refused.value) == ANOTHER_VERSION
 
@@ -236,7 +220,7 @@ FORMER = {
 
 @pytest.mark.parametrize(("text", "where"), [("incomplete", ("t", 0, 5)), ("unfinished clusters", ("visits", 3, 100))])
 def test_progress_of_a_former_version_is_refused_while_records_wait(text: str, where: tuple[str, int, int]) -> None:
-    with pytest.raises(UnreadableError, match="run 'shoal run POLICY --drain' with that version first") as refused:
+    with pytest.raises(ProgressError, match="run 'shoal run POLICY --drain' with that version first") as refused:
         decode("shoal1:" + FORMER[text], *where)
     assert refused.value.state == "of another version of Shoal"
 
@@ -269,15 +253,12 @@ def test_progress_that_a_former_version_has_drained_is_continued(
 
 def test_a_flush_that_a_former_version_has_not_done_is_refused() -> None:
     body = bytes.fromhex(f"0201 00 00 07 01 11 00 00 00 {FINGERPRINT[:16]} 00")
-    with pytest.raises(UnreadableError):
+    with pytest.raises(ProgressError):
         decode(text_of(body), "t", 0, 5)
 
 
-def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
-    assert largest_span(10, 512) > 2**30
-    assert largest_span(10, 512) <= UNLIMITED
-    with pytest.raises(InputError, match="at most"):
-        largest_span(25_000, 512)
+def test_a_small_delta_needs_no_limit() -> None:
+    assert 2**30 < largest_span(10, 512) <= 1 << 60
 
 
 def test_metadata_that_are_too_long_are_an_error() -> None:
@@ -405,23 +386,247 @@ def test_a_delta_whose_partial_clusters_do_not_fit_is_refused_with_the_largest_t
     assert largest_span(1002, 512, smallest_unfinished=10) >= 1002
 
 
-# ---------------------------------------------------------------- numbers
+# ---------------------------------------------------------------- encrypted metadata
 
 
-@pytest.mark.parametrize(("number", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")])
-def test_a_number_has_these_bytes(number: int, encoded: str) -> None:
-    assert varint(number).hex() == encoded
+ENCRYPTED_PREFIX = "shoal1-aes:"
+
+OLD, NEW = bytes(range(32)), bytes(range(100, 132))
+CIPHER = MetadataCipher("g", (NEW,))
 
 
-@given(st.lists(st.integers(0, 2**64)))
-def test_numbers_are_read_as_written(written: list[int]) -> None:
-    packed = b"".join(map(varint, written))
-    reader = VarintReader(packed)
-    assert [reader.take() for _ in written] == list(varints(packed)) == written
-    assert reader.rest() == b""
+def commit(*held: int, at: int = 17) -> CommittedState:
+    state = OffsetState(
+        held[0], held[-1] + 1, held, next_cluster_number=3, reference=ReferenceRecord(held[0], 1_700_000_000_000)
+    )
+    return CommittedState(state, FINGERPRINT[:16], at)
 
 
-@given(st.integers(-(2**63), 2**63))
-def test_a_number_of_either_sign_is_restored(number: int) -> None:
-    assert zigzag(number) >= 0
-    assert unzigzag(zigzag(number)) == number
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=300), st.integers(0, 2**40))
+def test_encrypted_metadata_can_be_decrypted(gaps: list[int], start: int) -> None:
+    held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
+    text = CIPHER.encode(commit(*held), "t", 5)
+    assert text.startswith(ENCRYPTED_PREFIX)
+    assert CIPHER.decode(text, "t", 5, start) == commit(*held)
+
+
+def test_encrypting_the_same_state_twice_gives_different_texts() -> None:
+    texts = {CIPHER.encode(commit(5, 7), "t", 0) for _ in range(500)}
+    assert len({text[len(ENCRYPTED_PREFIX) + 6 :][:15] for text in texts}) == 500, "a nonce came twice"
+
+
+@pytest.mark.parametrize(
+    ("seal", "topic", "partition", "offset"),
+    [
+        (CIPHER, "u", 0, 5),
+        (CIPHER, "t", 1, 5),
+        (CIPHER, "t", 0, 6),
+        (replace(CIPHER, group="h"), "t", 0, 5),
+    ],
+    ids=["topic", "partition", "offset", "group"],
+)
+def test_metadata_encrypted_for_another_offset_or_partition_are_refused(
+    seal: MetadataCipher, topic: str, partition: int, offset: int
+) -> None:
+    text = CIPHER.encode(commit(5, 7), "t", 0)
+    with pytest.raises(
+        InputError, match=r"belongs to another group, topic, partition or offset.*--import.*--skip-to-end"
+    ):
+        seal.decode(text, topic, partition, offset)
+
+
+def test_every_flipped_bit_of_an_encrypted_text_is_detected() -> None:
+    text = CIPHER.encode(commit(5, 7), "t", 0)
+    for place in range(len(text)):
+        for bit in range(7):
+            flipped = text[:place] + chr(ord(text[place]) ^ 1 << bit) + text[place + 1 :]
+            with pytest.raises(InputError):
+                CIPHER.decode(flipped, "t", 0, 5)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 11, 12, 40, 60, 100, -4, -1])
+def test_a_truncated_text_is_refused(cut: int) -> None:
+    with pytest.raises(InputError):
+        CIPHER.decode(CIPHER.encode(commit(5, 7), "t", 0)[:cut], "t", 0, 5)
+
+
+def test_another_key_with_the_same_identifier_decrypts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.metadata._identifier", lambda _: b"name")
+    text = MetadataCipher("g", (OLD,)).encode(commit(5, 7), "t", 0)
+    with pytest.raises(InputError, match="broken"):
+        CIPHER.decode(text, "t", 0, 5)
+    assert MetadataCipher("g", (NEW, OLD)).decode(text, "t", 0, 5) == commit(5, 7)
+
+
+# ---------------------------------------------------------------- ways
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "words"),
+    [
+        ((NEW,), (None,), "encrypted, and no key is given: give it in kafka.metadata_key_file"),
+        ((OLD,), (NEW,), "encrypted with a key that is not given"),
+        ((OLD,), (NEW, None), "encrypted with a key that is not given"),
+        (
+            (None,),
+            (NEW,),
+            "in plain, and a key is given: if it was written before there was a key, add the word 'plain'",
+        ),
+        ((None,), (NEW, OLD), "in plain, and a key is given"),
+    ],
+)
+def test_metadata_under_a_key_that_is_not_given_are_refused_with_a_remedy(
+    writer: tuple[bytes | None, ...], reader: tuple[bytes | None, ...], words: str
+) -> None:
+    text = MetadataCipher("g", writer).encode(commit(5, 7), "t", 0)
+    with pytest.raises(ProgressError) as caught:
+        MetadataCipher("g", reader).decode(text, "t", 0, 5)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("t-0: ")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(None,), (None, NEW), (NEW, None), (NEW,)],
+        [(OLD,), (OLD, NEW), (NEW, OLD), (NEW,)],
+        [(NEW,), (NEW, None), (None, NEW), (None,)],
+    ],
+    ids=["a key comes", "a key is changed", "a key goes"],
+)
+def test_during_a_rotation_each_worker_reads_what_each_other_writes(steps: list[tuple[bytes | None, ...]]) -> None:
+    for before, after in itertools.pairwise(steps):
+        for writer, reader in ((before, after), (after, before)):
+            text = MetadataCipher("g", writer).encode(commit(5, 7), "t", 0)
+            assert MetadataCipher("g", reader).decode(text, "t", 0, 5) == commit(5, 7)
+            assert MetadataCipher("g", writer).is_current(text)
+            assert MetadataCipher("g", reader).is_current(text) == (writer[0] == reader[0])
+
+
+def test_plain_metadata_are_those_of_encode() -> None:
+    assert NO_ENCRYPTION.encode(commit(5, 7), "t", 0) == encode(commit(5, 7), "t", 0)
+    assert MetadataCipher.of(KafkaSection(group="g")) == MetadataCipher("g", (None,))
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def test_the_largest_delta_named_in_the_error_fits_and_the_next_does_not() -> None:
+    with pytest.raises(InputError) as caught:
+        largest_span(25_000, 512)
+    largest = int(str(caught.value).rsplit(" ", 1)[1])
+    assert largest > 20_000
+    assert largest_span(largest, 512)
+    with pytest.raises(InputError):
+        largest_span(largest + 8, 512)
+
+
+def test_encrypted_metadata_that_are_too_long_are_an_error() -> None:
+    with pytest.raises(InputError, match="does not fit"):
+        CIPHER.encode(commit(*range(0, 90_000, 3)), "t", 0)
+
+
+# ---------------------------------------------------------------- where a key comes from
+
+
+def spelt(key: bytes) -> list[str]:
+    standard, urlsafe = base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode()
+    return [key.hex(), key.hex().upper(), standard, standard.rstrip("="), urlsafe, urlsafe.rstrip("=")]
+
+
+@given(st.binary(min_size=32, max_size=32).filter(lambda key: len(set(key)) >= 8))
+def test_a_key_is_given_as_hex_or_base64(key: bytes) -> None:
+    for text in spelt(key):
+        settings = KafkaSection.model_validate({"group": "g", "metadata_key": f" {text}\nplain\n"})
+        assert MetadataCipher.of(settings) == MetadataCipher("g", (key, None))
+        assert text not in repr(settings)
+        assert text not in repr(MetadataCipher.of(settings))
+
+
+BAD = {
+    "nothing": "",
+    "blank": " \n ",
+    "short": NEW.hex()[:-2],
+    "long": NEW.hex() + "00",
+    "a word": "canary-canary",
+    "no random key": "00" * 32,
+    "base64 of 31 bytes": base64.b64encode(NEW[:31]).decode(),
+    "not ASCII": "ключ" * 8,
+    "mixed alphabets": "+_" * 21 + "A",
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("way", ["variable", "file"])
+def test_an_invalid_key_is_refused_by_the_name_of_its_setting_and_not_quoted(
+    tmp_path: Path, text: str, way: str
+) -> None:
+    given, name = {"metadata_key": text}, "SHOAL_KAFKA__METADATA_KEY"
+    if way == "file":
+        path = key_file(tmp_path, text)
+        given, name = {"metadata_key_file": str(path)}, "kafka.metadata_key_file"
+    with pytest.raises(PolicyError) as caught:
+        MetadataCipher.of(KafkaSection.model_validate({"group": "g"} | given))
+    assert name in str(caught.value)
+    assert "32 random bytes" in str(caught.value)
+    assert all(word not in str(caught.value) for word in text.split())
+
+
+def test_every_invalid_key_is_reported_by_its_number() -> None:
+    with pytest.raises(PolicyError) as caught:
+        MetadataCipher.of(KafkaSection.model_validate({"metadata_key": f"{NEW.hex()} canary plain canary2"}))
+    assert [fault.message.split(" is")[0] for fault in caught.value.faults] == ["word 2", "word 4"]
+
+
+def key_file(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "canary.key"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o440, 0o640])
+def test_a_key_file_may_be_read_by_its_owner_and_group(tmp_path: Path, mode: int) -> None:
+    path = key_file(tmp_path, f"{NEW.hex()}\n{OLD.hex()}\n", mode)
+    assert MetadataCipher.of(KafkaSection(group="g", metadata_key_file=str(path))) == MetadataCipher("g", (NEW, OLD))
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o644, 0o660, 0o602, 0o666, 0o777])
+def test_a_key_file_open_to_other_users_is_refused(tmp_path: Path, mode: int) -> None:
+    path = key_file(tmp_path, NEW.hex(), mode)
+    with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: the file is open to others.*chmod 640") as caught:
+        MetadataCipher.of(KafkaSection(metadata_key_file=str(path)))
+    assert "canary" not in str(caught.value)
+
+
+def missing(folder: Path) -> str:
+    return str(folder / "canary")
+
+
+def pipe(folder: Path) -> str:
+    os.mkfifo(folder / "canary", 0o600)
+    return str(folder / "canary")
+
+
+def directory(folder: Path) -> str:
+    (folder / "canary").mkdir(0o700)
+    return str(folder / "canary")
+
+
+def zero(_: Path) -> str:
+    return "canary\0"
+
+
+@pytest.mark.parametrize("place", [missing, pipe, directory, zero])
+def test_a_path_that_is_no_file_is_refused_and_not_quoted(tmp_path: Path, place: Callable[[Path], str]) -> None:
+    with pytest.raises(PolicyError, match=r"kafka\.metadata_key_file: ") as caught:
+        MetadataCipher.of(KafkaSection(metadata_key_file=place(tmp_path)))
+    assert "canary" not in str(caught.value)
+
+
+def test_a_key_and_a_key_file_together_are_refused(tmp_path: Path) -> None:
+    settings = KafkaSection.model_validate(
+        {"metadata_key": NEW.hex(), "metadata_key_file": str(key_file(tmp_path, OLD.hex()))}
+    )
+    with pytest.raises(PolicyError, match="keep one of them"):
+        MetadataCipher.of(settings)

@@ -1,4 +1,4 @@
-"""The offset tracker by examples, and which offset state covers another."""
+"""The offset tracker and unfinished clusters by examples, and which offset state covers another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError
-from shoal.kafka.offsets import OffsetState, OffsetTracker
-
-MAX_FUTURE_TIMESTAMPED = 64
+from shoal.kafka.offsets import OffsetState, OffsetTracker, UnfinishedClusters
 
 pytestmark = pytest.mark.unit
+
+
+MAX_FUTURE_TIMESTAMPED = 64
 
 
 def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
@@ -195,3 +196,35 @@ def is_kept(here: tuple[str, tuple[int, ...]], there: tuple[str, tuple[int, ...]
 @given(snapshots(), snapshots())
 def test_a_state_covers_another_if_it_has_decided_all_that_the_other_has(a: OffsetState, b: OffsetState) -> None:
     assert a.covers(b) == all(is_kept(decision(a, offset), decision(b, offset)) for offset in range(8))
+
+
+# ---------------------------------------------------------------- unfinished clusters
+
+
+def test_records_are_released_once_and_in_order() -> None:
+    clusters = UnfinishedClusters()
+    clusters.add([1, 4], [(10, 9, 100), (40, 39, 400)])
+    clusters.add([2, 3], [(20, 19, 200), (30, 29, 300)])
+    assert clusters.release([1, 2]) == [100, 200]
+    assert (clusters.oldest_member, clusters.oldest_unreleased, len(clusters)) == (1, 3, 2)
+    for offset in (1, 2, 9):
+        with pytest.raises(GuaranteeError, match="out of order"):
+            clusters.release([offset])
+    assert clusters.release([3, 4]) == [300, 400]
+    assert (clusters.oldest_member, clusters.oldest_unreleased, len(clusters)) == (None, None, 0)
+
+
+def test_an_offset_is_in_one_cluster() -> None:
+    clusters = UnfinishedClusters()
+    clusters.add([1, 4], [(0, 0, 0), (0, 0, 0)])
+    with pytest.raises(GuaranteeError, match="two clusters"):
+        clusters.add([4, 5], [(0, 0, 0), (0, 0, 0)])
+
+
+def test_no_record_is_released_before_the_members_were_read_again() -> None:
+    clusters = UnfinishedClusters.restore([(1, 4)], 2)
+    with pytest.raises(GuaranteeError, match="out of order"):
+        clusters.release([4])
+    clusters.read_again([1, 2, 4], [10, 20, 40], [9, 19, 39], 700)
+    assert not clusters.is_restoring
+    assert clusters.release([4]) == [700]

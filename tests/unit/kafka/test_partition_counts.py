@@ -1,56 +1,38 @@
-"""Tasks that a process opens for a partition one after the other count each record once, also after one has failed."""
+"""What the tasks of a process count: records once, also after a failure, dropped messages, and unknown values."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.formats import JsonDecoder
+from shoal.formats import Block, JsonDecoder
 from shoal.kafka import transactions
-from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import PartitionCounts, ProcessCounts, TransactionBatch, TransactionSink
+from shoal.kafka.transactions import PartitionCounts, ProcessCounts
 from shoal.observability import Metrics
+from shoal.policy import Policy, Scale, Taxonomy
+from shoal.stage.faust_adapter import BufferedMessage
+from shoal.streams import PartitionPipeline
 from support.making import SUBJECT, policy_of, quasi
 from support.messages import Message
-from support.partition_tasks import START_MS, partition_task
+from support.partition_tasks import START_MS, partition_task, task_of
+from support.partition_tasks import RecordingSink as Sink
+from support.scales import AREAS, attribute, policy_with
 
 pytestmark = pytest.mark.unit
 
+
 MAX_AHEAD_MS = 3_600_000
 POLICY = policy_of({"who": SUBJECT, "x": quasi(0, 100, integer=True)}, stream={"delta": 4})
-
-
-@dataclass
-class Sink(TransactionSink):
-    """Keeps the commits; `errors` are raised first, one a time."""
-
-    commits: list[CommittedState] = field(default_factory=list)
-    errors: list[Exception] = field(default_factory=list)
-    gate: asyncio.Event | None = None
-
-    async def publish_and_commit(
-        self,
-        batch: TransactionBatch,  # noqa: ARG002
-        committed_offset: int,
-        metadata: str,
-        at_ms: int,  # noqa: ARG002
-    ) -> None:
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.errors:
-            raise self.errors.pop(0)
-        self.commits.append(decode(metadata, "t", 0, committed_offset))
-
-    async def close(self) -> None:
-        pass
 
 
 def record(offset: int, timestamp: int = START_MS) -> Message:
@@ -71,7 +53,11 @@ def counted(metrics: Metrics) -> dict[str, int]:
 
 
 def task_with(
-    counts: PartitionCounts, metrics: Metrics, sink: Sink, commit: CommittedState | None = None, log_end: int = 100
+    counts: PartitionCounts,
+    metrics: Metrics,
+    sink: Sink,
+    commit: CommittedState | None = None,
+    log_end: int = 100,
 ) -> PartitionTask:
     """Return one of several tasks that a process opens for a partition."""
     commit = commit or CommittedState(OffsetState(committed_offset=0, next_offset=0), POLICY.fingerprint, START_MS)
@@ -176,8 +162,8 @@ async def test_a_commit_that_was_made_again_under_another_policy_is_the_same() -
     await lost(counts, metrics, sink)
     found = sink.commits[0]
     sent = replace(found, state=replace(found.state, adaptive_state=b"weight"))
-    assert counts._sent is not None
-    counts._sent = counts._sent._replace(commit=sent)
+    assert counts.sent is not None
+    counts.sent = counts.sent._replace(commit=sent)
     counts.open(found.under_policy("cd" * 8), 100, metrics)
     assert counted(metrics) == DECIDED
 
@@ -279,3 +265,205 @@ async def test_the_outcome_of_a_transaction_that_was_refused_is_known(warnings: 
         await task.commit()
     process.log_unconfirmed()
     assert warnings == []
+
+
+# ---------------------------------------------------------------- dropped messages
+
+
+def policy(*, drops: bool = True) -> Policy:
+    action = "drop" if drops else "quarantine"
+    attributes = {"who": SUBJECT, "x": quasi(0, 1000, integer=True)}
+    return policy_of(attributes, unwrap="debezium", deletes=action, tombstones=action, stream={"delta": 6})
+
+
+def message(offset: int, value: Any) -> BufferedMessage:
+    return BufferedMessage(offset, START_MS, None, None if value is None else json.dumps(value).encode(), ())
+
+
+def change(offset: int) -> BufferedMessage:
+    return message(offset, {"op": "c", "after": {"who": f"p{offset}", "x": offset * 37 % 101}})
+
+
+def delete(offset: int) -> BufferedMessage:
+    return message(offset, {"op": "d", "before": {"who": "p"}, "after": None})
+
+
+def tombstone(offset: int) -> BufferedMessage:
+    return message(offset, None)
+
+
+def topic(count: int) -> list[BufferedMessage]:
+    """Return messages of which two in five are a delete and its tombstone."""
+    kinds = (change, change, delete, tombstone, change)
+    return [kinds[offset % 5](offset) for offset in range(count)]
+
+
+def clusters(sink: Sink) -> list[list[int]]:
+    return [cluster.offsets for batch, _ in sink.published for cluster in batch.clusters]
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
+    return {
+        (sample.labels["outcome"], sample.labels["reason"]): sample.value
+        for family in metrics.records.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+
+
+async def test_dropped_messages_are_counted_apart_and_complete_their_offsets() -> None:
+    sink = Sink()
+    task, metrics = task_of(policy(), sink)
+    await task.process(topic(25))
+    await task.commit(flush=True)
+    assert samples(metrics) == {
+        ("in", ""): 15,
+        ("released", ""): 15,
+        ("dropped", "deletes"): 5,
+        ("dropped", "tombstones"): 5,
+        ("suppressed", "suppressed"): 0,
+        ("quarantined", "undecodable"): 0,
+        ("quarantined", "invalid"): 0,
+        ("quarantined", "too_large"): 0,
+    }
+    assert metrics.totals() == {"in": 15, "released": 15, "suppressed": 0, "quarantined": 0, "dropped": 10}
+    assert [entry for batch, _ in sink.published for entry in batch.unpublished] == []
+    assert sorted(offset for members in clusters(sink) for offset in members) == [
+        offset for offset in range(25) if offset % 5 not in {2, 3}
+    ]
+    assert sink.published[-1][1].committed_offset == 25
+    assert metrics.refusals.total == 0
+
+
+async def test_quarantined_deletes_and_tombstones_have_references() -> None:
+    sink = Sink()
+    task, metrics = task_of(policy(drops=False), sink)
+    await task.process(topic(10))
+    await task.commit(flush=True)
+    references = [(entry.offset, entry.reason) for batch, _ in sink.published for entry in batch.unpublished]
+    assert references == [(2, "invalid"), (3, "undecodable"), (7, "invalid"), (8, "undecodable")]
+    assert metrics.totals() == {"in": 10, "released": 6, "suppressed": 0, "quarantined": 4}
+
+
+async def test_a_dropped_message_takes_no_position() -> None:
+    with_drops, without = Sink(), Sink()
+    for sink, kept in ((with_drops, topic(60)), (without, [one for one in topic(60) if one.offset % 5 not in {2, 3}])):
+        task, _ = task_of(policy(), sink)
+        await task.process(kept)
+        await task.commit(flush=True)
+    assert clusters(with_drops) == clusters(without)
+    assert len(clusters(with_drops)) > 5
+
+
+@pytest.mark.parametrize("read_before", [3, 9, 17, 24, 33])
+async def test_a_restart_decides_the_same_clusters(read_before: int) -> None:
+    whole, parts = Sink(), Sink()
+    task, _ = task_of(policy(), whole)
+    await task.process(topic(60))
+    await task.commit(flush=True)
+    first, before = task_of(policy(), parts)
+    await first.process(topic(read_before))
+    await first.commit()
+    state = parts.published[-1][1] if parts.published else None  # with records held alone, nothing is committed
+    second, after = task_of(policy(), parts, state)
+    second.restore(0)
+    await second.process([one for one in topic(60) if one.offset >= second.position])
+    await second.commit(flush=True)
+    assert clusters(parts) == clusters(whole)
+    dropped = [samples(one) for one in (before, after)]
+    assert sum(one.get(("dropped", "deletes"), 0) for one in dropped) == 12
+    assert sum(one.get(("dropped", "tombstones"), 0) for one in dropped) == 12
+
+
+async def test_what_was_not_committed_was_not_dropped() -> None:
+    sink = Sink()
+    task, metrics = task_of(policy(), sink)
+    await task.process(topic(10))
+    assert samples(metrics)["dropped", "deletes"] == 0
+    await task.close(commit=False)
+
+
+# ---------------------------------------------------------------- values that a taxonomy lacks
+
+
+HOUR_MS = 3_600_000
+
+
+def unknown_policy(unknown: str = "root") -> Policy:
+    areas = attribute("area", Scale.NOMINAL, taxonomy=AREAS, missing="group", unknown=unknown)
+    return replace(policy_with(areas, attribute("city", Scale.NOMINAL), k=2, delta=6))
+
+
+def unknown_message(offset: int, area: str | None, timestamp: int = START_MS) -> BufferedMessage:
+    return BufferedMessage(offset, timestamp, None, json.dumps({"area": area, "city": "X"}).encode(), ())
+
+
+def unknown_topic(count: int) -> list[BufferedMessage]:
+    """Return messages of which every third has an area that the taxonomy lacks, and every fifth none."""
+    return [unknown_message(i, "ZZ" if i % 3 == 0 else None if i % 5 == 0 else "AK") for i in range(count)]
+
+
+async def test_unknown_values_are_counted_by_attribute_and_published_in_steps() -> None:
+    task, metrics = task_of(unknown_policy(), Sink())
+    labels = {"attribute": "area", "topic": "t", "partition": "0"}
+    await task.process(unknown_topic(30))
+    await task.commit()
+    assert metrics.unknown_totals == {"area": 10}
+    assert metrics.registry.get_sample_value("shoal_values_unknown_total", labels) == 0
+    await task.process([unknown_message(30 + i, "AK") for i in range(60)])
+    await task.commit(flush=True)
+    assert metrics.unknown_totals == {"area": 10}
+    assert metrics.registry.get_sample_value("shoal_values_unknown_total", labels) == 10
+
+
+async def test_no_value_of_a_refused_record_is_counted() -> None:
+    task, metrics = task_of(unknown_policy("quarantine"), Sink())
+    await task.process(unknown_topic(30))
+    assert metrics.totals()["in"] == 30
+    assert metrics.unknown_totals == {}
+    task, metrics = task_of(unknown_policy(), Sink())
+    await task.process(
+        [unknown_message(0, "ZZ"), unknown_message(1, "ZZ", START_MS + 2 * HOUR_MS), unknown_message(2, "AK")]
+    )
+    assert metrics.unknown_totals == {"area": 1}
+
+
+@pytest.mark.parametrize("read_before", [10, 17, 29])
+async def test_no_value_is_counted_again_after_a_restart(read_before: int) -> None:
+    sink = Sink()
+    first, before = task_of(unknown_policy(), sink)
+    await first.process(unknown_topic(read_before))
+    await first.commit()
+    assert sink.published
+    second, after = task_of(unknown_policy(), sink, sink.published[-1][1])
+    second.restore(0)
+    assert second.position < read_before
+    await second.process([one for one in unknown_topic(60) if one.offset >= second.position])
+    await second.commit(flush=True)
+    assert before.unknown_totals["area"] + after.unknown_totals["area"] == 20
+
+
+async def test_no_value_is_counted_again_after_a_task_that_failed() -> None:
+    counts, metrics = PartitionCounts("t", 0), Metrics()
+    for _ in range(2):
+        task, _ = task_of(unknown_policy(), Sink(), metrics=metrics, counts=counts)
+        await task.process(unknown_topic(30))
+        await task.close(commit=False)
+    assert metrics.unknown_totals == {"area": 10}
+
+
+@pytest.mark.parametrize(("taxonomy", "calls"), [(AREAS, 1), (None, 0)])
+async def test_values_are_only_counted_with_a_taxonomy(
+    taxonomy: Taxonomy | None, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def count(_: PartitionPipeline, block: Block) -> Counter[str]:
+        counted.append(len(block))
+        return Counter()
+
+    monkeypatch.setattr(PartitionPipeline, "count_unknown", count)
+    areas = attribute("area", Scale.NOMINAL, taxonomy=taxonomy)
+    task, _ = task_of(policy_with(areas, attribute("city", Scale.NOMINAL), k=2, delta=6), Sink())
+    await task.process([unknown_message(0, "AK"), unknown_message(1, "AK")])
+    assert len(counted) == calls

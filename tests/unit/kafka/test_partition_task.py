@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,15 +16,15 @@ from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
 from shoal.kafka import task as partition_reader
 from shoal.kafka import transactions as outgoing
-from shoal.kafka.metadata import CommittedState, decode, encode
-from shoal.kafka.offsets import LogTruncatedError, OffsetState, ReferenceRecord
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
 from support import making
 from support.making import SUBJECT, quasi, unchanged_field
+from support.partition_tasks import RecordingSink as Sink
 from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
@@ -41,31 +42,6 @@ class Message:
     timestamp: int = START_MS
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-@dataclass
-class Sink(TransactionSink):
-    """Remembers what was published; `errors` are raised first, one a time."""
-
-    published: list[tuple[TransactionBatch, OffsetState]] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    errors: list[Exception] = field(default_factory=list)
-    gate: asyncio.Event | None = None
-    is_closed: bool = False
-
-    async def publish_and_commit(
-        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
-    ) -> None:
-        assert at_ms > 0
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.errors:
-            raise self.errors.pop(0)
-        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
-        self.times.append(at_ms)
-
-    async def close(self) -> None:
-        self.is_closed = True
 
 
 class Clock:
@@ -106,8 +82,9 @@ async def turn(task: PartitionTask, clock: Clock, *, at_end: bool = False) -> No
 async def test_a_rejected_future_timestamp_is_committed_before_a_later_cluster_is_handed_over() -> None:
     seen: list[list[int]] = []
 
-    async def hand_over(_: int, cluster: DecidedCluster) -> None:
+    async def hand_over(_: int, cluster: DecidedCluster) -> bool:
         seen.append(cluster.offsets)
+        return True
 
     sink = Sink()
     task = task_of(policy_of(), sink, listener=ClusterListener(on_decided=hand_over))
@@ -126,6 +103,25 @@ async def test_a_rejected_future_timestamp_is_committed_before_a_later_cluster_i
     assert len(seen) > before
     rejected = [unpublished.offset for batch, _ in sink.published for unpublished in batch.unpublished]
     assert rejected == [6]
+
+
+async def test_a_task_whose_cluster_was_not_handled_takes_nothing_more_and_commits_what_was_before() -> None:
+    committed = list[int]()
+
+    async def hand_over(_: int, cluster: DecidedCluster) -> bool:
+        return cluster.number == 0
+
+    def note(_: int, clusters: Sequence[DecidedCluster]) -> None:
+        committed.extend(cluster.number for cluster in clusters)
+
+    sink = Sink()
+    task = task_of(policy_of(), sink, listener=ClusterListener(on_decided=hand_over, on_committed=note))
+    for offset in range(20):
+        await task.process([record(offset)])
+    assert task.position < 20
+    await task.close(commit=True)
+    state = sink.published[-1][1]
+    assert (committed, state.next_cluster_number, state.handed_over_uncommitted) == ([0], 1, True)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -266,18 +262,6 @@ async def test_the_committed_offset_passes_no_incomplete_record_and_nothing_whil
     assert restored.tracker.next_offset == 9
 
 
-async def test_commits_continue_after_the_clock_was_set_back() -> None:
-    clock, sink = Clock(), Sink()
-    task = task_of(policy_of(), sink, clock=clock)
-    await task.process([Message(0, b"{")])
-    await turn(task, clock)
-    clock.s -= 7200
-    await task.process([Message(1, b"{")])
-    await task.punctuate()
-    await asyncio.sleep(0)
-    assert len(sink.published) == 2
-
-
 @pytest.mark.parametrize(("ahead_ms", "dated_ahead_ms"), [(600_000, 600_000), (7_200_000, 2000)])
 async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_by_the_clock(
     ahead_ms: int, dated_ahead_ms: int
@@ -290,7 +274,7 @@ async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_b
     assert [len(batch.rows) > 0 for batch, _ in sink.published] == [True]
     assert sink.times == [START_MS + dated_ahead_ms]
     # The time of the commit does not go back: a restart knows by it which records were rejected.
-    assert task._collector._last_packed.at_ms == START_MS + ahead_ms
+    assert task._collector.last_packed.at_ms == START_MS + ahead_ms
 
 
 async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number(
@@ -324,21 +308,23 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
     assert logged[1:] == [(words, {"partition": "t-0", "count": 2})]
 
 
-async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "FULL_BYTES", 10_000)
+@pytest.mark.parametrize(
+    ("limit", "before", "more"),
+    [
+        ({"FULL_BYTES": 10_000}, [record(offset, note="n" * 4000) for offset in range(4)], 5),
+        ({"FULL_ROWS": 10}, [Message(offset, b"{") for offset in range(9)], 1),
+    ],
+    ids=["bytes", "references"],
+)
+async def test_a_task_with_too_much_waiting_is_full(
+    monkeypatch: pytest.MonkeyPatch, limit: dict[str, int], before: list[Message], more: int
+) -> None:
+    for name, most in limit.items():
+        monkeypatch.setattr(outgoing, name, most)
     task = task_of(policy_of(), Sink(gate=asyncio.Event()))
-    await task.process([record(offset, note="n" * 4000) for offset in range(4)])
+    await task.process(before)
     assert not task.is_full
-    await task.process([record(offset, note="n" * 4000) for offset in range(4, 9)])
-    assert task.is_full
-
-
-async def test_a_task_with_too_many_waiting_references_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "FULL_ROWS", 10)
-    task = task_of(policy_of(), Sink(gate=asyncio.Event()))
-    await task.process([Message(offset, b"{") for offset in range(9)])
-    assert not task.is_full
-    await task.process([Message(9, b"{")])
+    await task.process([replace(before[0], offset=len(before) + number) for number in range(more)])
     assert task.is_full
 
 
@@ -488,13 +474,6 @@ async def test_messages_out_of_order_are_an_error() -> None:
         await task.process([record(2), record(1)])
 
 
-async def test_messages_fetched_twice_are_ignored() -> None:
-    task = task_of(policy_of(), Sink())
-    await task.process([record(0), record(1)])
-    await task.process([record(0), record(1), record(2)])
-    assert task.waiting_count == 3
-
-
 async def test_a_failed_transaction_is_raised_by_the_next_punctuation_and_counted() -> None:
     clock, sink = Clock(), Sink(errors=[BrokerUnavailableError("away")])
     task = task_of(policy_of(), sink, clock=clock)
@@ -587,12 +566,6 @@ async def test_clusters_name_the_policy_under_which_they_were_decided() -> None:
     assert {cluster.policy for cluster in repeats[0]} == {after.fingerprint}
 
 
-def test_metadata_of_a_task_can_be_decoded() -> None:
-    task = task_of(policy_of(), Sink())
-    text = encode(CommittedState(task.tracker.snapshot(), policy_of().fingerprint, 1), "t", 0)
-    assert decode(text, "t", 0, 0).state == task.tracker.snapshot()
-
-
 LIMITED = {"per_subject": {"max": 1, "window": 10}}
 
 
@@ -620,7 +593,9 @@ async def test_a_restart_counts_its_quota_window_again() -> None:
 @pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
 async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
     task = task_of(
-        policy_of(privacy=LIMITED), Sink(), OffsetState(committed_offset=6, next_offset=6, released_from=origin)
+        policy_of(privacy=LIMITED),
+        Sink(),
+        OffsetState(committed_offset=6, next_offset=6, released_from=origin),
     )
     assert task.restore(low) is found
     assert task.position == low
@@ -633,7 +608,7 @@ async def test_the_probe_is_checked_although_reading_begins_before_it() -> None:
     task = task_of(policy_of(privacy=LIMITED), Sink(), snapshot)
     task.restore(0)
     await task.process([by_one(offset, offset) for offset in range(5)])
-    with pytest.raises(LogTruncatedError, match="offset 5 holds a different record"):
+    with pytest.raises(ProgressError, match="offset 5 holds a different record"):
         await task.process([by_one(5, 5)])
 
 

@@ -17,7 +17,7 @@ from shoal.kafka import client as connection
 from shoal.kafka import transactions
 from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.client import NotStartedError, broker_error
+from shoal.kafka.client import NotYetError, broker_error
 from shoal.kafka.metadata import MetadataCipher, OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
@@ -342,30 +342,22 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
     assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
 
 
-async def test_with_several_inputs_evidence_and_cluster_messages_name_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("inputs", "name"), [(("in", "in2"), b'"topic":"in",'), (("in",), b"")])
+async def test_evidence_and_cluster_messages_name_their_input_if_there_are_several(
+    monkeypatch: pytest.MonkeyPatch, inputs: tuple[str, ...], name: bytes
+) -> None:
     producer = Producer()
-    pairs = [TopicPairSection(input="in", output="out"), TopicPairSection(input="in2", output="out2")]
+    pairs = [TopicPairSection(input=topic, output=topic.replace("in", "out")) for topic in inputs]
     await made(monkeypatch, producer, topics=pairs).publish_and_commit(
         TransactionBatch(clusters()[:1], [UnpublishedRecord(1, "invalid")]), 10, "meta", 1_234_567
     )
     sent = {call[1]: call[3] for call in producer.calls if call[0] == "send"}
     assert sent == {
         "out": [b'{"x":9}', b'{"x":9}'],
-        "sums": [b'{"topic":"in","centroid":{"x":9},"size":2,"subjects":2}'],
-        "proof": [b'{"topic":"in","partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}'],
+        "sums": [b"{" + name + b'"centroid":{"x":9},"size":2,"subjects":2}'],
+        "proof": [b"{" + name + b'"partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}'],
         "bad": [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'],
     }
-
-
-async def test_with_one_pair_in_the_list_messages_name_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = Producer()
-    pairs = [TopicPairSection(input="in", output="out")]
-    await made(monkeypatch, producer, topics=pairs).publish_and_commit(
-        TransactionBatch(clusters()[:1]), 10, "meta", 1_234_567
-    )
-    sent = {call[1]: call[3] for call in producer.calls if call[0] == "send"}
-    assert sent["sums"] == [b'{"centroid":{"x":9},"size":2,"subjects":2}']
-    assert sent["proof"] == [b'{"partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}']
 
 
 async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,7 +487,7 @@ async def test_a_coordinator_that_never_answers_ends_the_start_with_its_name(mon
 
     producer.start = hang  # type: ignore[attr-defined]
     monkeypatch.setattr(transactions, "START_S", 0.05)
-    with pytest.raises(NotStartedError, match=r"^in-5: transactional id g-in-5 could not begin in 0\.05 s") as caught:
+    with pytest.raises(NotYetError, match=r"^in-5: transactional id g-in-5 could not begin in 0\.05 s") as caught:
         await made(monkeypatch, producer).open()
     assert (caught.value.waited_s, caught.value.retriable, is_cancelled.is_set()) == (0.05, True, True)
 

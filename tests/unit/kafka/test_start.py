@@ -1,8 +1,8 @@
-"""What a start reads: the committed offset, and which messages of side topics are about a partition."""
+"""What a start reads: the committed offset, its rows in the output, and messages of side topics."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,27 +12,33 @@ from unittest.mock import AsyncMock
 import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka import start
 from shoal.kafka import start as committed_offsets
 from shoal.kafka import start as published_records
 from shoal.kafka import start as startup
-from shoal.kafka.metadata import CommittedState, MetadataCipher
+from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows, decode, encode
 from shoal.kafka.offsets import OffsetState
+from shoal.kafka.progress_copy import Order, order_of
 from shoal.kafka.start import (
     PartitionContext,
     PartitionStart,
     StartOptions,
-    UnconfirmedSkips,
     _is_about,
     fetch_committed,
     initialize_partition,
+    is_published_after,
 )
+from shoal.kafka.transactions import PartitionCounts
 from shoal.policy import KafkaSection
 from structlog.testing import capture_logs
 
-SETTINGS = KafkaSection(input="in", output="out", group="g")
-
 pytestmark = pytest.mark.unit
+
+
+SETTINGS = KafkaSection(input="in", output="out", group="g")
 
 
 class Coordinator:
@@ -127,37 +133,29 @@ async def test_a_first_partition_count_that_is_not_answered_is_not_taken_for_non
 
 
 @pytest.mark.parametrize(
-    ("message", "alone", "of_several"),
+    ("partition", "message", "alone", "of_several"),
     [
-        (b'{"partition":3,"cluster":0}', True, False),
-        (b'{"partition":3,"topic":"in"}', True, True),
-        (b'{"partition":3,"topic":"other"}', False, False),
-        (b'{"partition":3,"topic":["in"]}', False, False),
-        (b'{"partition":4,"topic":"in"}', False, False),
-        (b"[3]", False, False),
-        (b"\xff", False, False),
-        (None, False, False),
+        (3, b'{"partition":3,"cluster":0}', True, False),
+        (3, b'{"partition":3,"topic":"in"}', True, True),
+        (3, b'{"partition":3,"topic":"other"}', False, False),
+        (3, b'{"partition":3,"topic":["in"]}', False, False),
+        (3, b'{"partition":4,"topic":"in"}', False, False),
+        (3, b"[3]", False, False),
+        (3, b"\xff", False, False),
+        (3, None, False, False),
+        (None, b'{"size":3}', True, False),
+        (None, b'{"topic":"in","size":3}', True, True),
+        (None, b'{"topic":"other","size":3}', False, False),
+        (None, b"text", True, True),
+        (None, b"[" * 100_000, True, True),
+        (None, None, True, True),
     ],
 )
-def test_evidence_is_about_a_partition_of_an_input(message: bytes | None, *, alone: bool, of_several: bool) -> None:
-    assert _is_about(("in", None), 3, message) == alone
-    assert _is_about(("in",), 3, message) == of_several
-
-
-@pytest.mark.parametrize(
-    ("message", "alone", "of_several"),
-    [
-        (b'{"size":3}', True, False),
-        (b'{"topic":"in","size":3}', True, True),
-        (b'{"topic":"other","size":3}', False, False),
-        (b"text", True, True),
-        (b"[" * 100_000, True, True),
-        (None, True, True),
-    ],
-)
-def test_a_cluster_message_is_about_an_input(message: bytes | None, *, alone: bool, of_several: bool) -> None:
-    assert _is_about(("in", None), None, message) == alone
-    assert _is_about(("in",), None, message) == of_several
+def test_evidence_is_about_a_partition_of_an_input_and_a_cluster_message_about_an_input(
+    partition: int | None, message: bytes | None, *, alone: bool, of_several: bool
+) -> None:
+    assert _is_about(("in", None), partition, message) == alone
+    assert _is_about(("in",), partition, message) == of_several
 
 
 async def test_a_long_search_for_published_records_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +239,7 @@ async def skipped(
     monkeypatch: pytest.MonkeyPatch,
     producer: Publisher,
     end: int | Exception,
-    unconfirmed: UnconfirmedSkips | None = None,
+    counts: PartitionCounts | None = None,
     found: CommittedState | None = None,
 ) -> PartitionStart:
     """Start with --skip-to-end, at 20 of 100 offsets where no commit is found that can be used."""
@@ -261,8 +259,9 @@ async def skipped(
     consumer.beginning_offsets.return_value, consumer.end_offsets.return_value = {PLACE: 0}, {PLACE: 100}
     unused, reader, ours = cast("Any", None), consumer, cast("Any", producer)
     start, cipher = StartOptions(skip_to_end=True), MetadataCipher("g")
-    skips = unconfirmed or UnconfirmedSkips()
-    context = PartitionContext(unused, reader, ours, SETTINGS, 3, 4, "ab" * 8, start, cipher, skips)
+    context = PartitionContext(
+        unused, reader, ours, SETTINGS, 3, 4, "ab" * 8, start, cipher, counts or PartitionCounts("in", 3)
+    )
     return await initialize_partition(context)
 
 
@@ -292,37 +291,37 @@ class LosesResponse(Publisher):
             raise BrokerUnavailableError("no response")
 
 
-async def lost_skip(monkeypatch: pytest.MonkeyPatch) -> tuple[LosesResponse, UnconfirmedSkips, CommittedState]:
+async def lost_skip(monkeypatch: pytest.MonkeyPatch) -> tuple[LosesResponse, PartitionCounts, CommittedState]:
     """Return a producer that has lost the response to a skip, the skips to count, and what it may have committed."""
-    producer, unconfirmed = LosesResponse(), UnconfirmedSkips()
+    producer, counts = LosesResponse(), PartitionCounts("in", 3)
     with pytest.raises(BrokerUnavailableError):
-        await skipped(monkeypatch, producer, 40, unconfirmed)
-    return producer, unconfirmed, MetadataCipher("g").decode(producer.metadata[0], "in", 3, 100)
+        await skipped(monkeypatch, producer, 40, counts)
+    return producer, counts, MetadataCipher("g").decode(producer.metadata[0], "in", 3, 100)
 
 
 async def test_a_skip_of_unknown_outcome_is_counted_once_when_its_commit_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    producer, unconfirmed, commit = await lost_skip(monkeypatch)
-    again = await skipped(monkeypatch, producer, 40, unconfirmed, commit)
+    producer, counts, commit = await lost_skip(monkeypatch)
+    again = await skipped(monkeypatch, producer, 40, counts, commit)
     assert (again.skipped_count, again.is_first) == (80, False)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
 
 
 async def test_a_skip_of_unknown_outcome_is_not_counted_if_another_commit_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    producer, unconfirmed, commit = await lost_skip(monkeypatch)
+    producer, counts, commit = await lost_skip(monkeypatch)
     later = replace(commit, at_ms=commit.at_ms + 1)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, later)).skipped_count is None
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, later)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
 
 
 async def test_a_skip_that_was_not_committed_is_made_again_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer, unconfirmed, _ = await lost_skip(monkeypatch)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed)).skipped_count == 80
+    producer, counts, _ = await lost_skip(monkeypatch)
+    assert (await skipped(monkeypatch, producer, 40, counts)).skipped_count == 80
     commit = MetadataCipher("g").decode(producer.metadata[1], "in", 3, 100)
-    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
 
 
 # ---------------------------------------------------------------- a changed policy
@@ -362,3 +361,73 @@ async def test_a_decided_flush_stays_under_the_policy_that_decided_it(monkeypatc
     assert start.has_new_policy
     assert start.commit == decided
     assert producer.told == [("expect", 40)]
+
+
+# ---------------------------------------------------------------- rows in the output
+
+
+ROWS_SETTINGS = KafkaSection(bootstrap_servers="b:9092", input="in", output="out", group="g")
+STATE = OffsetState(committed_offset=40, next_offset=45, incomplete=(40, 43), future_timestamped=(41, 42))
+
+
+def commit_of(rows: OutputRows | None) -> CommittedState:
+    return CommittedState(STATE, "ab" * 32, 1_700_000_000_000, 3, rows)
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**40), st.text(max_size=20))
+def test_the_rows_are_read_from_the_metadata_as_they_were_written(first: int, count: int, output: str) -> None:
+    rows = OutputRows.of(output, first, count)
+    found = decode(encode(commit_of(rows), "in", 0), "in", 0, 40)
+    assert found.output_rows == rows
+    assert found.state.future_timestamped == (41, 42)
+    assert found.state == commit_of(None).state
+
+
+def test_commits_that_differ_only_in_their_rows_are_the_same() -> None:
+    assert order_of(commit_of(OutputRows.of("out", 9, 0)), commit_of(OutputRows.of("out", 7, 2))) is Order.SAME
+    assert order_of(commit_of(None), commit_of(OutputRows.of("out", 7, 2))) is Order.SAME
+
+
+def output_with(monkeypatch: pytest.MonkeyPatch, offsets: list[int], timestamp_type: int, timestamp: int) -> None:
+    async def read(_: object, __: object, begin: int = 0, since_ms: int | None = None) -> AsyncIterator[Any]:
+        for offset in offsets:
+            if offset >= begin and (since_ms is None or timestamp >= since_ms):
+                yield SimpleNamespace(offset=offset, timestamp=timestamp, timestamp_type=timestamp_type)
+
+    monkeypatch.setattr(start, "read_committed_records", read)
+
+
+@pytest.mark.parametrize("timestamp_type", [0, 1], ids=["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize(
+    ("offsets", "rows", "is_after"),
+    [
+        ([5, 6, 7], OutputRows.of("out", 7, 1), False),
+        ([5, 6, 7, 9], OutputRows.of("out", 7, 1), True),
+        ([5, 6, 8], OutputRows.of("out", 7, 0), True),
+        ([5, 6], OutputRows.of("out", 7, 0), False),
+        ([5], OutputRows.of("out", 7, 3), False),
+        ([9, 10], OutputRows.of("out", 7, 2), False),
+        ([5, 6, 7, 9], OutputRows.of("another", 7, 1), False),
+        ([5, 6, 7, 9], None, False),
+    ],
+)
+async def test_more_records_than_the_commit_has_rows_are_later_ones(
+    monkeypatch: pytest.MonkeyPatch, timestamp_type: int, offsets: list[int], rows: OutputRows | None, *, is_after: bool
+) -> None:
+    # All are dated before the commit, or in the same commit interval: only their offsets show that some are later.
+    output_with(monkeypatch, offsets, timestamp_type, 1_700_000_000_000)
+    assert await is_published_after(ROWS_SETTINGS, 0, commit_of(rows)) is is_after
+
+
+async def test_without_noted_rows_the_time_of_the_commit_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    output_with(monkeypatch, [5], 0, 1_700_000_000_001)
+    assert await is_published_after(ROWS_SETTINGS, 0, commit_of(None))
+    output_with(monkeypatch, [5], 1, 1_700_000_060_000)
+    assert not await is_published_after(ROWS_SETTINGS, 0, commit_of(None))
+    output_with(monkeypatch, [5], 1, 1_700_000_060_001)
+    assert await is_published_after(ROWS_SETTINGS, 0, commit_of(None))
+
+
+async def test_without_an_output_nothing_was_published() -> None:
+    without = ROWS_SETTINGS.model_copy(update={"output": None})
+    assert not await is_published_after(without, 0, commit_of(OutputRows.of("out", 7, 1)))

@@ -1,4 +1,4 @@
-"""Checks before the start where the Kafka cluster is not complete."""
+"""Checks before the start: topics, their settings, and what the principal may do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
+from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import checks
 from shoal.kafka import topics as topic_ids
-from shoal.kafka.checks import UncheckedSettings, broker_configs, topic_configs
+from shoal.kafka.checks import UncheckedSettings, broker_configs, find_missing_permissions, topic_configs
+from shoal.kafka.client import named_topics
 from shoal.policy import FieldPath, KafkaSection
 from shoal.policy.schema import TopicPairSection
 from structlog.testing import capture_logs
@@ -112,22 +114,13 @@ async def test_the_settings_of_an_input_are_not_asked_for() -> None:
     assert (cluster.asked, lines) == (["b", "p", "7"], [])
 
 
-@pytest.mark.parametrize(
-    ("count", "words"), [(1, "has 1 partition, the input 4"), (3, "has 3 partitions, the input 4")]
-)
-def test_an_output_with_too_few_partitions_is_a_fault(count: int, words: str) -> None:
-    topics: dict[FieldPath, str] = {("kafka", "input"): "a", ("kafka", "output"): "b"}
-    (fault,) = checks._faults_of_topics(topics, {"a": 4, "b": count}, {})
-    assert fault == (("kafka", "output"), f"topic b {words}: add partitions", None)
-
-
 def test_each_pair_of_topics_is_checked() -> None:
     settings = KafkaSection(
         topics=[TopicPairSection(input="a", output="b"), TopicPairSection(input="c", output="d")],
         evidence="e",
         max_record_bytes=1000,
     )
-    topics = checks._named_topics(settings)
+    topics = named_topics(settings)
     assert topics == {
         ("kafka", "topics", "0", "input"): "a",
         ("kafka", "topics", "0", "output"): "b",
@@ -166,7 +159,7 @@ def test_the_longest_category_fits_the_output_and_the_topic_of_clusters(
     quasi_identifier = {"role": "quasi_identifier", **attribute}
     policy = policy_of({"x": quasi_identifier, "y": quasi_identifier})
     settings = KafkaSection(input="a", output="b", clusters="c", max_record_bytes=1000)
-    topics = checks._named_topics(settings)
+    topics = named_topics(settings)
     of_row, of_cluster = 17_384 + 2 * longest, 16_384 + 2 * longest
     assert list(checks._about_sizes(topics, {"b": of_row, "c": of_cluster}, policy, settings)) == []
     about_row, about_cluster = checks._about_sizes(topics, {"b": of_row - 1, "c": of_cluster - 1}, policy, settings)
@@ -180,7 +173,7 @@ def test_steering_attributes_need_no_space() -> None:
     steering = {"w": {"role": "steering", "scale": "nominal"}, "x": quasi()}
     policy = policy_of(steering, steering={"by": [{"attribute": "w", "weight": 1}]})
     settings = KafkaSection(input="a", output="b", max_record_bytes=1000)
-    assert list(checks._about_sizes(checks._named_topics(settings), {"b": 17_384}, policy, settings)) == []
+    assert list(checks._about_sizes(named_topics(settings), {"b": 17_384}, policy, settings)) == []
 
 
 @pytest.mark.parametrize(
@@ -204,7 +197,7 @@ def test_the_copy_of_the_progress_must_keep_the_last_message_of_each_partition(
     settings = KafkaSection(
         topics=[TopicPairSection(input="a", output="b"), TopicPairSection(input="c", output="d")], progress_copy="p"
     )
-    topics = checks._named_topics(settings)
+    topics = named_topics(settings)
     assert topics["kafka", "progress_copy"] == "p"
     counts = {"a": 1, "b": 1, "c": 4, "d": 4, "p": count}
     faults = list(checks._faults_of_topics(topics, counts, {"p": config}))
@@ -212,3 +205,105 @@ def test_the_copy_of_the_progress_must_keep_the_last_message_of_each_partition(
     assert [fault.message[: len(text)] for fault, text in zip(faults, words, strict=True)] == words
     (missing,) = checks._faults_of_topics(topics, dict.fromkeys("abcd", 9), {})
     assert missing.message[:36] == "topic p does not exist or may not be"
+
+
+# ---------------------------------------------------------------- permissions
+
+
+SETTINGS = KafkaSection(input="in", output="out", group="g")
+TOPICS: dict[FieldPath, str] = {("kafka", "input"): "in", ("kafka", "output"): "out"}
+READ_AND_DESCRIBE, WRITE_AND_DESCRIBE, BOTH_AND_DESCRIBE = 0b1_0000_1000, 0b1_0001_0000, 0b1_0001_1000
+
+
+class Answering:
+    """A client whose broker gives these answers."""
+
+    def __init__(
+        self, operations: dict[str, int] | Exception, refusals: dict[tuple[str, int], Exception] | None = None
+    ) -> None:
+        self.operations, self.refusals = operations, refusals or {}
+        self.answered: list[dict[str, Any]] = []
+        self._client = SimpleNamespace(get_random_node=lambda: 1, send=self.send)
+
+    async def send(self, _: int, __: object) -> Any:
+        if isinstance(self.operations, Exception):
+            raise self.operations
+        topics = self.answered or [
+            {"error_code": 0, "topic": topic, "topic_authorized_operations": number}
+            for topic, number in self.operations.items()
+        ]
+        return SimpleNamespace(to_object=lambda: {"topics": topics})
+
+    async def find_coordinator(self, name: str, kind: int = 0) -> int:
+        if (name, kind) in self.refusals:
+            raise self.refusals[name, kind]
+        return 1
+
+
+async def found(client: Answering) -> list[tuple[str, str]]:
+    return [
+        (".".join(fault.path), fault.message)
+        for fault in await find_missing_permissions(cast("Any", client), SETTINGS, TOPICS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operations", "faults"),
+    [
+        ({"in": READ_AND_DESCRIBE, "out": BOTH_AND_DESCRIBE}, []),
+        ({"in": 0b1_0000_0100, "out": 0b1_0000_0100}, []),  # all operations as one bit
+        (
+            {"in": READ_AND_DESCRIBE, "out": READ_AND_DESCRIBE},
+            [("kafka.output", "the principal may not use topic out: grant WRITE on topic out in the ACLs")],
+        ),
+        (
+            {"in": WRITE_AND_DESCRIBE, "out": 0b1_0000_0000},
+            [
+                ("kafka.input", "the principal may not use topic in: grant READ on topic in in the ACLs"),
+                ("kafka.output", "the principal may not use topic out: grant READ and WRITE on topic out in the ACLs"),
+            ],
+        ),
+    ],
+)
+async def test_each_operation_that_is_missing_on_a_topic_is_named(
+    operations: dict[str, int], faults: list[tuple[str, str]]
+) -> None:
+    assert await found(Answering(operations)) == faults
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        {"in": -(2**31), "out": -(2**31)},
+        {"in": 0, "out": 0},
+        {},
+        NotImplementedError("version"),
+        kafka_errors.IncompatibleBrokerVersion("version"),
+    ],
+    ids=str,
+)
+async def test_a_broker_that_does_not_say_what_is_allowed_is_no_fault(operations: dict[str, int] | Exception) -> None:
+    assert await found(Answering(operations)) == []
+
+
+async def test_a_broker_without_topic_ids_does_not_say_what_is_allowed() -> None:
+    client = Answering({})
+    client.answered = [{"error_code": 0, "topic": topic, "partitions": []} for topic in ("in", "out")]
+    assert await found(client) == []
+
+
+async def test_group_and_transactional_ids_that_may_not_be_used_are_named_together() -> None:
+    refusals: dict[tuple[str, int], Exception] = {
+        ("g", 0): kafka_errors.GroupAuthorizationFailedError("other"),
+        ("g-in-0", 1): kafka_errors.TransactionalIdAuthorizationFailed("other"),
+    }
+    words = (
+        "the principal may not use group g: grant READ on it in the ACLs",
+        "the principal may not use its transactional ids: grant WRITE on those with the prefix g-in- in the ACLs",
+    )
+    assert await found(Answering({}, refusals)) == [("kafka.group", words[0]), ("kafka.group", words[1])]
+
+
+async def test_a_coordinator_that_is_not_available_is_no_fault() -> None:
+    refusals: dict[tuple[str, int], Exception] = {("g", 0): kafka_errors.GroupCoordinatorNotAvailableError()}
+    assert await found(Answering({}, refusals)) == []

@@ -1,16 +1,20 @@
-"""How long a worker goes on without an answer of the broker."""
+"""What is tried again and for how long: pauses, a broker without an answer, and work in a thread."""
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.errors import BrokerError, GuaranteeError
+from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError
 from shoal.kafka import retries
-from shoal.kafka.client import LeaderAwayError, NotOpenedError, NotStartedError
-from shoal.kafka.retries import BrokerLiveness
+from shoal.kafka.client import NotYetError, leader_away
+from shoal.kafka.retries import BrokerLiveness, backoff_s, run_with_retries
 from shoal.observability import Health
 
 pytestmark = pytest.mark.unit
@@ -56,8 +60,8 @@ def test_a_broker_that_never_answered_is_away_since_the_start(now: list[float]) 
 
 
 SECOND, THIRD = TopicPartition("in", 2), TopicPartition("in", 3)
-AWAY = NotOpenedError({SECOND: LeaderAwayError(SECOND)})
-NOT_STARTED = NotOpenedError({SECOND: LeaderAwayError(SECOND), THIRD: NotStartedError("in-3: not begun", 30.0)})
+AWAY = {SECOND: leader_away(SECOND)}
+NOT_STARTED = AWAY | {THIRD: NotYetError("in-3: not begun", waited_s=30.0)}
 
 
 def test_transactions_that_cannot_begin_are_waited_for_as_long_although_the_broker_answers(now: list[float]) -> None:
@@ -131,3 +135,99 @@ async def test_loss_and_return_of_the_broker_are_logged_once_each(
         ("the broker answers again", {"broker": "kafka:9092", "away_s": 40.0}),
         ("the broker does not answer", {"broker": "kafka:9092", "gives_up_in_s": 300.0}),
     ]
+
+
+# ---------------------------------------------------------------- pauses
+
+
+def test_pauses_grow_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "_random", lambda: 0.5)
+    assert [backoff_s(failures) for failures in range(8)] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
+
+
+async def logged_pauses(monkeypatch: pytest.MonkeyPatch, drawn: float, failures: int) -> list[float]:
+    """Return the logged pauses (s) of a worker whose first consumer loops fail."""
+    monkeypatch.setattr(retries, "_random", lambda: drawn)
+    logged: list[float] = []
+
+    class Log:
+        def warning(self, _: str, **fields: Any) -> None:
+            logged.append(fields["retry_s"])
+
+    monkeypatch.setattr(retries, "log", Log())
+    stopping = asyncio.Event()
+
+    async def fail() -> None:
+        if len(logged) == failures:
+            stopping.set()
+        else:
+            raise BrokerUnavailableError("no answer")
+
+    settings = SimpleNamespace(bootstrap_servers="broker:9092")
+    await run_with_retries(cast("Any", settings), BrokerLiveness(Health(), 60.0), stopping, fail)
+    return logged
+
+
+async def test_two_workers_that_lose_a_broker_together_come_back_at_different_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert await logged_pauses(monkeypatch, 0.0, 2) == [0.05, 0.1]
+    assert await logged_pauses(monkeypatch, 0.8, 2) == [0.13, 0.26]
+
+
+# ---------------------------------------------------------------- a thread at the end of the process
+
+
+PROGRAM = """
+import asyncio
+import sys
+import threading
+import time
+from shoal.kafka import retries
+
+retries.EXIT_S = float(sys.argv[2])
+
+is_printed = threading.Event()
+
+def work(stop):
+    stop.wait()
+    is_printed.wait()
+    time.sleep(float(sys.argv[1]))
+    print("ended", flush=True)
+
+async def main():
+    task = asyncio.create_task(retries.in_daemon_thread(work, lambda: "crashed" in sys.argv))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait({task})
+    print("cancelled", flush=True)
+    is_printed.set()
+    if "raises" in sys.argv:
+        raise RuntimeError
+
+asyncio.run(main())
+"""
+
+
+def ended(works_s: float, waits_s: float, *options: str) -> tuple[int, list[str], float]:
+    began = time.monotonic()
+    command = [sys.executable, "-c", PROGRAM, str(works_s), str(waits_s), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout.split(), time.monotonic() - began
+
+
+def test_the_end_of_the_process_waits_for_work_that_was_stopped() -> None:
+    code, said, _ = ended(works_s=0.5, waits_s=30)
+    assert (code, said) == (0, ["cancelled", "ended"])
+
+
+def test_the_end_of_the_process_does_not_wait_for_ever() -> None:
+    code, said, took_s = ended(works_s=50, waits_s=0.1)
+    assert (code, said) == (0, ["cancelled"])
+    assert took_s < 40
+
+
+@pytest.mark.parametrize("option", ["raises", "crashed"])
+def test_a_process_that_does_not_wait_any_longer_keeps_the_exit_code_of_an_error(option: str) -> None:
+    code, said, _ = ended(50, 0.1, option)
+    assert (code, said) == (1, ["cancelled"])
