@@ -59,9 +59,13 @@ def artificial_block(policy: Policy, subjects: Int64Vector) -> Block:
 
 
 def _artificial_value(attribute: Attribute, number: int) -> object:
-    if attribute.type == "boolean":
-        return number % 2 == 0
-    return str(number % 5) if attribute.type == "string" else number % 5
+    match attribute.type:
+        case "boolean":
+            return number % 2 == 0
+        case "string" | "json":  # the value of a JSON field is its text
+            return str(number % 5)
+        case _:
+            return number % 5
 
 
 def _protected_values(policy: Policy, count: int) -> ProtectedValues | None:

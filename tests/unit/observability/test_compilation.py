@@ -134,7 +134,7 @@ def test_warm_without_a_policy_names_every_rule_and_tables(monkeypatch: pytest.M
     ("ill", "more"),
     [
         ({}, {"privacy": {"k": 3, "t": 0.4, "min_population": 210, "per_subject": {"max": 1, "window": 9}}}),
-        ({}, {"privacy": {"k": 2, "max_share": 0.5}, "steering": {"dependence": 0.5}}),
+        ({"protect": False}, {"privacy": {"k": 2, "max_share": 0.5}, "steering": {"dependence": 0.5}}),
         ({"scale": "ordinal", "order": ["a", "b"]}, {"privacy": {"k": 5, "l": 3, "t": 0.01}}),
         ({"reference": "shares.csv"}, {"privacy": {"k": 5, "t": 0.05}}),
         ({}, {"privacy": {"k": 5, "l": {"recursive": [2, 3]}, "max_value_share": 0.3}}),
