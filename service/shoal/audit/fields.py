@@ -48,7 +48,16 @@ from shoal.audit.reading import (
     json_document,
     json_text,
 )
-from shoal.audit.scales import ABSENT, POINT, Categories, DecimalSign, decimal_number, is_decimal, value_reader
+from shoal.audit.scales import (
+    ABSENT,
+    JUDGED_SCALES,
+    POINT,
+    Categories,
+    DecimalSign,
+    decimal_number,
+    is_decimal,
+    value_reader,
+)
 from shoal.policy import (
     BLANKS,
     MAX_CATEGORY_BYTES,
@@ -58,7 +67,6 @@ from shoal.policy import (
     NormalizeStep,
     Policy,
     Role,
-    Scale,
 )
 
 __all__ = [
@@ -541,8 +549,9 @@ class RecordReader:
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
         found = categories or {}
         self._known = [
-            found.get(a.name) or Categories(are_leaves=a.taxonomy is not None) if a.scale is Scale.NOMINAL else None
+            (found.get(a.name) or Categories(are_leaves=a.taxonomy is not None)) if are_categories else None
             for a in policy.clustered
+            for are_categories in [JUDGED_SCALES[a.scale].has_categories]
         ]
         self._quasi = [
             (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))

@@ -37,9 +37,9 @@ from shoal.audit.reading import (
     released_header,
     released_records,
 )
-from shoal.audit.scales import NO_VALUE, DecimalSign, PublishedNumbers, PublishedValues
+from shoal.audit.scales import JUDGED_SCALES, NO_VALUE, DecimalSign, PublishedNumbers, PublishedValues
 from shoal.audit.verdict import CheckCounter
-from shoal.policy import JSON_NUMBER, Attribute, Policy, Role, Scale
+from shoal.policy import JSON_NUMBER, Attribute, Policy, Role
 
 __all__ = ["PartitionRows", "ReleasedRows", "read_release"]
 
@@ -213,7 +213,7 @@ class CanonicalRows:
     """
 
     def __init__(self, policy: Policy, *, has_columns: bool = False) -> None:
-        self._quasi = {output_path(a) for a in policy.quasi_identifiers if a.scale is Scale.NUMERIC}
+        self._quasi = {output_path(a) for a in policy.quasi_identifiers if JUDGED_SCALES[a.scale].is_amount}
         self._documents = {output_path(a) for a in policy.unchanged_fields if a.type == "json"}
         paths = {output_path(a): column_name(a) for a in policy.published}
         self._objects = FieldPaths(paths).objects

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias, cast
+from typing import ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -33,13 +33,17 @@ from shoal.policy import BLANKS, JSON_NUMBER, Attribute, MessagePart, Policy, Sc
 
 __all__ = [
     "ABSENT",
+    "JUDGED_SCALES",
     "NO_VALUE",
     "POINT",
     "Categories",
     "DecimalSign",
+    "JudgedNumbers",
+    "JudgedScale",
     "PublishedCategories",
     "PublishedNumbers",
     "PublishedValues",
+    "Release",
     "TaxonomyTree",
     "decimal_number",
     "is_decimal",
@@ -322,8 +326,9 @@ def value_reader(
 
     ``missing_values``: texts that stand for a missing value. So do equal numbers, and categories with the text of one.
     """
-    read = _present_reader(attribute, form, sign, categories)
-    if not attribute.may_be_missing and attribute.scale is Scale.NUMERIC and set(missing_values) <= {""}:
+    judged = JUDGED_SCALES[attribute.scale]
+    read = judged.reader(attribute, form, sign, categories)
+    if not attribute.may_be_missing and judged.is_amount and set(missing_values) <= {""}:
         return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
     is_number = _missing_number(attribute, form, sign, missing)
@@ -340,9 +345,7 @@ def _missing_number(
     attribute: Attribute, form: Form, sign: DecimalSign, missing: frozenset[str]
 ) -> Callable[[object], bool]:
     """Return whether a value means a missing one as a number, or as the text of a number or truth value."""
-    is_time_text = attribute.scale is Scale.TIME and attribute.unit is None
-    is_time_text &= attribute.source.part is not MessagePart.TIMESTAMP
-    if is_time_text or attribute.scale in {Scale.NOMINAL, Scale.ORDINAL}:
+    if JUDGED_SCALES[attribute.scale].has_texts(attribute):
         return lambda value: isinstance(value, bool | JsonNumber) and _name(value, form) in missing
     numbers = {number for number in map(decimal_number, missing) if number is not None and math.isfinite(number)}
     if not numbers:
@@ -350,18 +353,6 @@ def _missing_number(
     if form == "jsonl":
         return lambda value: isinstance(value, JsonNumber) and float(value) in numbers
     return lambda value: decimal_number(sign.to_point(str(value).strip(BLANKS))) in numbers
-
-
-def _present_reader(attribute: Attribute, form: Form, sign: DecimalSign, categories: Categories | None) -> ValueReader:
-    match attribute.scale:
-        case Scale.NOMINAL:
-            return _nominal_reader(attribute, form, categories or Categories())
-        case Scale.ORDINAL:
-            return _ordinal_reader(attribute, form)
-        case Scale.TIME:
-            return _bounded_reader(attribute, _time_reader(attribute, form, sign))
-        case _:
-            return _bounded_reader(attribute, _number_reader(form, sign))
 
 
 def _bounded_reader(attribute: Attribute, number: ValueReader) -> ValueReader:
@@ -734,17 +725,132 @@ def published_values(
     policy: Policy, form: Form, *, table: bool, has_table_grids: bool, is_binary: bool = False
 ) -> list[PublishedValues]:
     """Return the published values of each quasi-identifier."""
-    sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
+    release = Release(
+        policy,
+        form,
+        DecimalSign(policy.csv_output.decimal if form == "csv" else "."),
+        is_table=table,
+        has_table_grids=has_table_grids,
+        is_binary=is_binary,
+    )
+    return [JUDGED_SCALES[attribute.scale].published(attribute, release) for attribute in policy.quasi_identifiers]
 
-    def of(attribute: Attribute) -> PublishedValues:
-        match attribute.scale:
-            case Scale.NOMINAL:
-                return PublishedCategories(attribute, form, table=table, missing_values=policy.missing_values)
-            case Scale.ORDINAL:
-                return PublishedRanks(attribute, form)
-            case Scale.TIME:
-                return PublishedTimes(attribute, form)
-            case _:
-                return PublishedNumbers(attribute, form, table=has_table_grids, is_binary=is_binary, sign=sign)
 
-    return [of(attribute) for attribute in policy.quasi_identifiers]
+class Release(NamedTuple):
+    """What the judge knows of a release before it reads a row; ``sign`` is that of its numbers."""
+
+    policy: Policy
+    form: Form
+    sign: DecimalSign
+    is_table: bool
+    has_table_grids: bool
+    is_binary: bool
+
+
+class JudgedScale(ABC):
+    """What the judge knows of one scale. A scale that `JUDGED_SCALES` lacks cannot be judged."""
+
+    is_amount: ClassVar[bool] = False
+    """Whether values are amounts, which JSON writes as numbers, and an empty text is none."""
+    has_categories: ClassVar[bool] = False
+    """Whether values are codes of categories."""
+    is_clock: ClassVar[bool] = False
+    """Whether values can grow with the offsets of a stream."""
+
+    def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
+        """Return whether values are texts, so that a missing number is one by its text."""
+        return False
+
+    @abstractmethod
+    def reader(self, attribute: Attribute, form: Form, sign: DecimalSign, categories: Categories | None) -> ValueReader:
+        """Return the function from a value that is not missing to its float64."""
+
+    @abstractmethod
+    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+        """Return the published values of a quasi-identifier."""
+
+
+class JudgedNumbers(JudgedScale):
+    """Scale ``numeric``."""
+
+    is_amount = True
+
+    def reader(
+        self,
+        attribute: Attribute,
+        form: Form,
+        sign: DecimalSign,
+        categories: Categories | None,  # noqa: ARG002
+    ) -> ValueReader:
+        """Return the function to clipped numbers."""
+        return _bounded_reader(attribute, _number_reader(form, sign))
+
+    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+        """Return means on the grid."""
+        return PublishedNumbers(
+            attribute, release.form, table=release.has_table_grids, is_binary=release.is_binary, sign=release.sign
+        )
+
+
+class _JudgedTimes(JudgedScale):
+    is_clock = True
+
+    def has_texts(self, attribute: Attribute) -> bool:
+        return attribute.unit is None and attribute.source.part is not MessagePart.TIMESTAMP
+
+    def reader(
+        self,
+        attribute: Attribute,
+        form: Form,
+        sign: DecimalSign,
+        categories: Categories | None,  # noqa: ARG002
+    ) -> ValueReader:
+        return _bounded_reader(attribute, _time_reader(attribute, form, sign))
+
+    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+        return PublishedTimes(attribute, release.form)
+
+
+class _JudgedRanks(JudgedScale):
+    def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
+        return True
+
+    def reader(
+        self,
+        attribute: Attribute,
+        form: Form,
+        sign: DecimalSign,  # noqa: ARG002
+        categories: Categories | None,  # noqa: ARG002
+    ) -> ValueReader:
+        return _ordinal_reader(attribute, form)
+
+    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+        return PublishedRanks(attribute, release.form)
+
+
+class _JudgedCategories(JudgedScale):
+    has_categories = True
+
+    def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
+        return True
+
+    def reader(
+        self,
+        attribute: Attribute,
+        form: Form,
+        sign: DecimalSign,  # noqa: ARG002
+        categories: Categories | None,
+    ) -> ValueReader:
+        return _nominal_reader(attribute, form, categories or Categories())
+
+    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+        missing_values = release.policy.missing_values
+        return PublishedCategories(attribute, release.form, table=release.is_table, missing_values=missing_values)
+
+
+JUDGED_SCALES: dict[str, JudgedScale] = {
+    Scale.NUMERIC: JudgedNumbers(),
+    Scale.ORDINAL: _JudgedRanks(),
+    Scale.NOMINAL: _JudgedCategories(),
+    Scale.TIME: _JudgedTimes(),
+}

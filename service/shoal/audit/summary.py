@@ -25,10 +25,9 @@ from shoal.audit.evidence import REASONS, Summary, is_count
 from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.reading import LARGEST_COUNT
-from shoal.audit.scales import PublishedValues
+from shoal.audit.scales import JUDGED_SCALES, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
-from shoal.policy import Scale
 
 __all__ = [
     "AuditedCounts",
@@ -217,7 +216,7 @@ def measure_losses(
         own_squares = _squares(values, numbers)
         squares.append(own_squares)
         total = 0.0 if own_squares is None else own_squares.total
-        if window is not None and one.attribute.scale is Scale.TIME:
+        if window is not None and JUDGED_SCALES[one.attribute.scale].is_clock:
             left = _left_after_trend(originals, members, values, numbers, window)
             clocks[name] = _is_clock(left, own_squares)
             total = left if clocks[name] else total
