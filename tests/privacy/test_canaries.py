@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -284,18 +283,6 @@ def test_no_secret_is_in_a_message(tmp_path: Path, name: str, style: str) -> Non
     assert traces(SECRETS, {"said": done.stderr, "out": done.stdout}) == []
 
 
-async def test_no_secret_is_logged_for_a_broker_without_sasl(bootstrap: str, tmp_path: Path) -> None:
-    stage = await stage_of(
-        bootstrap, tmp_path, security_protocol="SASL_PLAINTEXT", sasl_username=SECRETS[0], patience_s=1
-    )
-    program = (LOUD,)
-    environment = {"SASL_PASSWORD": SECRETS[1]}
-    http = ("--http", "127.0.0.1:0", "--from", "earliest")
-    async with stage.command("run", *http, name="refused", program=program, **environment) as refused:
-        assert await refused.ended(60) == 3
-        assert traces(SECRETS, {"said": refused.said.encode()}) == []
-
-
 # ---------------------------------------------------------------- the judge
 
 
@@ -362,40 +349,3 @@ def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path:
         "R36",
         "canaries in every field and every wrong type, at kills and crashes: none in logs, pages, topics, progress",
     )
-
-
-# ---------------------------------------------------------------- the demo
-
-ROOT = Path(__file__).resolve().parents[2]
-BESIDE = ("one.log", "two.log", "last.log", "quarantine.jsonl", "evidence.jsonl", "verdict.json")
-BUILT = ROOT / "build" / "demo"
-
-
-def demo_inputs(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "input.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(json.loads(line)["value"]) for line in lines]
-
-
-def check_demo(folder: Path, values: list[str], elsewhere: dict[str, bytes]) -> None:
-    """Check that no value is in the files beside input and output, and that the input has it."""
-    assert len(values) > 1000
-    places = {name: (folder / name).read_bytes() for name in BESIDE}
-    assert all(places[name] for name in BESIDE if name != "quarantine.jsonl")
-    assert traces(values, places | elsewhere) == []
-    assert traces(values[:1], {"input": (folder / "input.jsonl").read_bytes()}) != []
-
-
-@pytest.mark.nightly
-def test_no_value_of_the_demo_is_in_logs_references_evidence_verdict_or_summary(bootstrap: str) -> None:
-    environment = os.environ | {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": bootstrap}
-    demo = [sys.executable, str(ROOT / "deploy" / "demo" / "run.py")]
-    done = subprocess.run(demo, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    assert done.returncode == 0
-    figures = {"standard output": done.stdout, "summary.json": (BUILT / "summary.json").read_bytes()}
-    wages = {str(record["lwage"]) for record in demo_inputs(BUILT)}
-    check_demo(BUILT, [wage for wage in wages if len(wage) >= 8], figures)
-    born = {message["after"]["patient"].get("birth_date") for message in demo_inputs(BUILT / "patients")}
-    # Published dates of birth are starts of years, and those of admission, starts of months.
-    exact = [date for date in born if date and not date.endswith("-01")]
-    published = (BUILT / "patients" / "output.jsonl").read_bytes()
-    check_demo(BUILT / "patients", exact, figures | {"output": published})
