@@ -27,7 +27,7 @@ async def drain_that_gives_up(stage: Stage) -> None:
 
 async def test_the_other_partitions_of_a_worker_go_on(tmp_path: Path) -> None:
     with cluster(tmp_path / "kafka") as brokers:
-        stage, victim = await stage_of(brokers, tmp_path, 2)
+        stage, victim = await stage_of(brokers, tmp_path)
         count = len(await put(stage)) + len(await put(stage, 1))
         with capture_logs() as lines:
             async with stage.run() as run:

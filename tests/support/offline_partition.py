@@ -48,8 +48,8 @@ async def create_input(brokers: Cluster, topic: str, leaders: Sequence[int]) -> 
         await client.create_topics([new])
 
 
-async def stage_of(brokers: Cluster, folder: Path, partition_count: int) -> tuple[Stage, int]:
-    """Return a stage and the broker that has the last partition of its input, and nothing else that the stage needs."""
+async def stage_of(brokers: Cluster, folder: Path) -> tuple[Stage, int]:
+    """Return a stage and the broker that has partition 1 of its input, and nothing else that the stage needs."""
     stage = await Stage.create(brokers.bootstrap, folder, kafka={"patience_s": PATIENCE_S})
     topic = stage.topics["input"] = stage.document["kafka"]["input"] = f"in-{uuid.uuid4().hex[:12]}"
 
@@ -60,7 +60,7 @@ async def stage_of(brokers: Cluster, folder: Path, partition_count: int) -> tupl
     victim = await spared(brokers, named)
     first, second = set(NODES) - {victim}
     for name in SIDE:
-        topic_of_side = await create_topic(brokers.bootstrap, partition_count, replicas=(first, second))
+        topic_of_side = await create_topic(brokers.bootstrap, 2, replicas=(first, second))
         stage.topics[name] = stage.document["kafka"][name] = topic_of_side
-    await create_input(brokers, topic, [*[first] * (partition_count - 1), victim])
+    await create_input(brokers, topic, [first, victim])
     return stage, victim
