@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from oracle.naive_release import (
-    K,
-    NaiveRelease,
-    broken,
-    centroid,
-    make_records,
-    make_release,
-    row_text,
-)
+from oracle.naive_release import K, NaiveRelease, broken, centroid, make_records, make_release, row_text
 
 Tampering = Callable[[NaiveRelease], object]
 
@@ -41,6 +34,11 @@ def share_above_cap(naive: NaiveRelease) -> None:
     naive.regenerate()
 
 
+def in_two_clusters(naive: NaiveRelease) -> None:
+    naive.clusters[1].append(naive.clusters[0][0])
+    naive.regenerate()
+
+
 def centroid_of_another(naive: NaiveRelease) -> None:
     one, two = naive.clusters[0], naive.clusters[1]
     naive.rows[0] = sorted(row_text(naive.records[index], shown(naive, two)) for index in one)
@@ -60,6 +58,7 @@ STRANGER = row_text(make_records(1, seed=99)[0], {"age": "30", "income": "1000",
 TAMPERINGS: dict[str, tuple[Tampering, set[str]]] = {
     "too few subjects": (too_few_subjects, {"subjects"}),
     "a share above the cap": (share_above_cap, {"share"}),
+    "one record in two clusters": (in_two_clusters, {"once"}),
     "the centroid of another cluster": (centroid_of_another, {"nothing_else"}),
     "a row twice": (lambda naive: naive.rows[0].insert(0, naive.rows[0][0]), {"nothing_else"}),
     "a row missing": (lambda naive: naive.rows[0].pop(0), {"nothing_missing"}),
@@ -82,3 +81,16 @@ def test_a_tampered_release_breaks_the_check_and_is_broken_without_evidence(
     verdict = naive.verify(evidence=evidence)
     assert verdict.exit_code == 1
     assert not evidence or checks <= broken(verdict)
+
+
+@pytest.mark.parametrize("offset", [10_000, -1, "released", "twice"])
+def test_a_reference_must_name_an_unreleased_record_once(tmp_path: Path, offset: int | str) -> None:
+    """Five records of fewer than k subjects are left, and listed as suppressed."""
+    left = [{**record, "patient": "left", "diagnosis": f"left {n}"} for n, record in enumerate(make_records(5, seed=1))]
+    naive = NaiveRelease(tmp_path, [*make_records(60), *left], make_release(tmp_path).clusters)
+    known: dict[int | str, int] = {"released": naive.clusters[0][0], "twice": 60}
+    path = tmp_path / "quarantine.jsonl"
+    for offsets, checks in ((range(60, 65), set()), ([*range(60, 65), known.get(offset, offset)], {"references"})):
+        lines = [{"topic": "t", "partition": 0, "offset": one, "reason": "suppressed"} for one in offsets]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert broken(naive.verify(quarantine=path)) == checks

@@ -27,8 +27,7 @@ from shoal.policy import Policy
 from shoal.streams import PartitionPipeline
 from support.attack_results import impossible, measured
 from support.making import policy_of, quasi
-from support.messages import Message
-from support.partition_tasks import START_MS, RecordingSink, task_of
+from support.partition_tasks import START_MS, Message, RecordingSink, task_of
 from support.running import Stage
 
 STEP_CLUSTERS = 20

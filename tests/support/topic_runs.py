@@ -12,8 +12,7 @@ from shoal.kafka.offsets import OffsetState
 from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from support.messages import Message
-from support.partition_tasks import TopicSink, partition_task
+from support.partition_tasks import Message, TopicSink, partition_task
 
 START_S = 1_700_000_100.0
 """Wall-clock time of the first poll (s)."""
