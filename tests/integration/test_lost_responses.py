@@ -103,10 +103,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @pytest.fixture
 async def proxy(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
-    """Let all connections to the broker from the running loop go through a proxy.
-
-    A broker names its own address, so the clients are not given another one: their connections are redirected.
-    """
+    """Redirect all connections of the running loop to the broker through a proxy: a broker names its own address."""
     proxy, loop = Proxy(bootstrap), asyncio.get_running_loop()
     server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

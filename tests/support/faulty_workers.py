@@ -179,10 +179,7 @@ class Deployment:
         has_copy: bool = False,
         **stream: Any,
     ) -> Self:
-        """Create the topics, with these configs and on these brokers by their role.
-
-        ``privacy``, ``kafka`` and ``stream`` are added to the sections of the policy.
-        """
+        """Create topics, with configs and brokers by role; ``privacy``, ``kafka``, ``stream`` go into the policy."""
         topics = {}
         for name in ("input", *SIDE):
             count = partitions if name in {"input", "output"} else 2
@@ -245,10 +242,7 @@ class Deployment:
         )
 
     async def read(self, topic: str) -> list[Message]:
-        """All committed messages of a topic; those of the last call are not read again.
-
-        If no broker answers, these are returned.
-        """
+        """Return the committed messages of a topic, or those of the last call if no broker answers."""
         known = self.known.get(topic, [])
         with contextlib.suppress(KafkaError):
             self.known[topic] = await read_all(self.bootstrap, topic, known=known)

@@ -291,10 +291,7 @@ def _nest(random: Random, document: Document) -> None:
 
 
 def values_of(random: Random, policy: Policy, *, is_table: bool) -> dict[str, Callable[[], Any]]:
-    """Return for each attribute of a scale a function that returns a random value; few of them are distinct.
-
-    ``is_table``: whether all values of an attribute must have one type.
-    """
+    """Return for each attribute of a scale what draws a value, of one type in a table; few are distinct."""
     found: dict[str, Callable[[], Any]] = {}
     for attribute in policy.attributes:
         is_clustered = attribute.role in {Role.QUASI_IDENTIFIER, Role.STEERING}

@@ -15,11 +15,7 @@ PARENTS = re.compile(r"\bPath\(__file__\)(?:\.\w+\(\))*\.parents\[(\d+)\]")
 
 
 def outside(name: str, text: str) -> list[str]:
-    """Return what in a file names a path outside the repository, as ``FILE:LINE: TEXT``.
-
-    Found are ``..`` beyond the root, absolute paths of one machine, home folders, and in Python the parents of ``ROOT``
-    and of ``__file__`` beyond the root.
-    """
+    """Return as ``FILE:LINE: TEXT`` what leads out of the repository: absolute paths, homes, too many parents."""
     depth = len(PurePosixPath(name).parts) - 1
     found = [m for m in UP.finditer(text) if m.group().count("..") > depth]
     patterns = (ABSOLUTE, HOME, IN_PYTHON) if name.endswith(".py") else (ABSOLUTE, HOME)

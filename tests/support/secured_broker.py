@@ -83,11 +83,7 @@ def unsigned_token(user: str, seconds: float = 3600.0) -> str:
 
 
 def broker_settings(authority: Authority, session_ms: int = 0, client_auth: str = "required") -> Iterator[str]:
-    """Yield lines of server.properties for listeners with TLS, SASL and ACLs.
-
-    A client with SASL must authenticate itself again within ``session_ms``; 0: it need not. With ``client_auth`` "none"
-    the listener SSL takes clients without a certificate; each is the superuser.
-    """
+    """Yield lines of server.properties for TLS, SASL (again within ``session_ms``, 0: never) and ACLs."""
     certificate, key = authority.issue("broker")
     store = authority.folder / "broker-store.pem"
     store.write_bytes(key.read_bytes() + certificate.read_bytes())

@@ -45,10 +45,7 @@ class _Sink(TopicSink):
 def run_topic(
     policy: Policy, messages: Mapping[int, Sequence[Message]], step: int, *, drains: bool
 ) -> dict[str, list[bytes]]:
-    """Let the messages of each partition through its task, ``step`` a poll, after which a transaction is due.
-
-    At the end the rest is released or suppressed if it ``drains``; otherwise it stays held.
-    """
+    """Pass messages through tasks, ``step`` a poll; at the end the rest leaves if it ``drains``, or is held."""
     topics: dict[str, list[bytes]] = {name: [] for name in _TOPICS.values()}
     asyncio.run(_run(policy, messages, step, topics, drains=drains))
     return topics
