@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import BrokerError
 from structlog.testing import capture_logs
-from support.cluster import cluster
-from support.offline_partition import NOT_OPENED, PATIENCE_S, canaries, put, stage_of
+from support.cluster import NOT_OPENED, PATIENCE_S, canaries, cluster, put, stage_of
 from support.reliability import record
 from support.running import Stage
 

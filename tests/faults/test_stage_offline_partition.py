@@ -8,10 +8,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from support.cluster import NODES, Cluster, cluster
+from support.cluster import NODES, NOT_OPENED, Cluster, cluster, create_input, spared
 from support.faulty_workers import SIDE
 from support.kafka_broker import read_all, wait_for
-from support.offline_partition import NOT_OPENED, create_input, spared
 from support.reliability import record
 from support.repeated_kills import check
 from support.running import sample

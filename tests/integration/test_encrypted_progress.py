@@ -25,17 +25,6 @@ async def metadata(stage: Stage) -> str:
     return str(found.metadata)
 
 
-async def test_under_a_key_a_worker_continues_and_no_metadata_is_in_plain(stage: Stage) -> None:
-    stage.give_keys(NEW)
-    record_ids: list[tuple[int, int]] = []
-    for _ in range(4):
-        record_ids += await stage.worked()
-        assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
-        assert (await stage.progress()).state.incomplete
-    await stage.drained(record_ids)
-    assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
-
-
 @pytest.mark.parametrize("where", ["KEY", "KEY_FILE"])
 async def test_a_process_takes_its_key_from_the_environment_and_never_prints_it(stage: Stage, where: str) -> None:
     stage.give_keys(NEW)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.kafka_broker import admin, holds_for, wait_for, wait_until
-from support.private_broker import PrivateBroker, private_broker
 from support.running import Process, Stage, sample
+from support.secured_broker import PrivateBroker, private_broker
 
 # A worker that has to compile first ends later than the times here allow, whatever broker there is.
 pytestmark = pytest.mark.usefixtures("kernels")
