@@ -16,7 +16,7 @@ from shoal.kafka.start import check_output_is_empty, end_at_start
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
-from support.kafka_broker import is_shown, produce, read_until, wait_until
+from support.kafka_broker import is_shown, produce, wait_for, wait_until
 from support.running import EARLIEST, Run, Stage
 
 CLUSTERS = [DecidedCluster(0, [0, 1], [b"one", b"two"], ("9",), 2, "ab12")]
@@ -81,7 +81,7 @@ async def test_of_two_groups_that_find_the_output_empty_one_publishes(stage: Sta
         for publisher in (one, other):
             await check_output_is_empty(publisher, stage.settings(), 0)
         assert sorted(await asyncio.gather(published(one, 2), published(other, 2))) == [False, True]
-    assert len(await read_until(stage.bootstrap, stage.topics["output"], 2)) == 2
+    await wait_for(stage.read, lambda found: len(found) == 2, what="the rows of one of them")
 
 
 async def test_a_group_is_refused_if_another_publishes_before_its_restart(bootstrap: str, tmp_path: Path) -> None:

@@ -165,17 +165,15 @@ TEXT_ATTRIBUTES: dict[str, Any] = {
     "cost": {"role": "confidential", "type": "number"},
 }
 TEXT_ROWS = [("p0", 30, "é, x", 0), ("p1", 30, "y", 100), ("p2", 33, "z", 0.5), ("p3", 33, "z", 7)]
+PEOPLE: list[Any] = [dict(zip(TEXT_ATTRIBUTES, row, strict=True)) for row in TEXT_ROWS]
 EVIDENCE = '{"partition":0,"cluster":0,"offsets":[0,1]}\n{"partition":0,"cluster":1,"offsets":[2,3]}\n'
 
 
-def judged_text(folder: Path, name: str, content: bytes, **csv: Any) -> Verdict:
-    """Judge a release as CSV or JSON lines of four records of four people."""
-    (folder / "policy.yaml").write_text(
-        json.dumps({"attributes": TEXT_ATTRIBUTES, "privacy": {"k": 2}, "csv": {"output": csv}})
-    )
-    keys = ("who", "age", "note", "cost")
-    lines = (json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in TEXT_ROWS)
-    (folder / "in.jsonl").write_text("".join(lines))
+def judged_text(folder: Path, name: str, content: bytes, original: list[Any] = PEOPLE, **sections: Any) -> Verdict:
+    """Judge a release of four records of four people under a policy with these further sections."""
+    document = {"attributes": TEXT_ATTRIBUTES, "privacy": {"k": 2}, **sections}
+    (folder / "policy.yaml").write_text(json.dumps(document))
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in original))
     (folder / "evidence").write_text(EVIDENCE)
     (folder / name).write_bytes(content)
     policy = Policy.load(folder / "policy.yaml")
@@ -216,43 +214,28 @@ def test_text_that_is_spelled_otherwise_is_broken(tmp_path: Path, name: str, bef
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
 def test_every_encoding_of_the_policy_is_read(tmp_path: Path, encoding: str) -> None:
-    text = CELLS.decode()
-    found = judged_text(tmp_path, "out.csv", text.encode(encoding), encoding=encoding)
+    text, csv = CELLS.decode(), {"output": {"encoding": encoding}}
+    found = judged_text(tmp_path, "out.csv", text.encode(encoding), csv=csv)
     assert found.exit_code == 0, found.text()
-    found = judged_text(tmp_path, "out.csv", text.replace("33,z,7", "33,z,8").encode(encoding), encoding=encoding)
+    found = judged_text(tmp_path, "out.csv", text.replace("33,z,7", "33,z,8").encode(encoding), csv=csv)
     assert found.exit_code == 1, found.text()
 
 
 @pytest.mark.parametrize("line_end", ["crlf", "cr"])
 def test_other_line_ends_of_the_policy_are_judged_too(tmp_path: Path, line_end: str) -> None:
     end = {"crlf": b"\r\n", "cr": b"\r"}[line_end]
-    sound = CELLS.replace(b"\n", end)
-    found = judged_text(tmp_path, "out.csv", sound, line_end=line_end)
+    sound, csv = CELLS.replace(b"\n", end), {"output": {"line_end": line_end}}
+    found = judged_text(tmp_path, "out.csv", sound, csv=csv)
     assert found.exit_code == 0, found.text()
     for falsified in (sound + end, sound[: -len(end)] + b"\n", sound.replace(b"33", b"\n33", 1)):
-        found = judged_text(tmp_path, "out.csv", falsified, line_end=line_end)
+        found = judged_text(tmp_path, "out.csv", falsified, csv=csv)
         assert found.exit_code == 1, found.text()
 
 
 # ---------------------------------------------------------------- exports of topics
 
-ORIGINAL_LINES = [
-    {"partition": 0, "offset": offset, "value": json.dumps(dict(zip(("who", "age", "note", "cost"), row, strict=True)))}
-    for offset, row in enumerate(TEXT_ROWS)
-]
+MESSAGES = [{"partition": 0, "offset": offset, "value": json.dumps(one)} for offset, one in enumerate(PEOPLE)]
 EXPORTED = [{"partition": 0, "value": line} for line in LINES.decode().splitlines()]
-
-
-def judged_export(folder: Path, content: str) -> Verdict:
-    """Judge an export of a topic with the same records."""
-    (folder / "policy.yaml").write_text(
-        json.dumps({"attributes": TEXT_ATTRIBUTES, "privacy": {"k": 2}, "stream": {"delta": 4}})
-    )
-    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ORIGINAL_LINES))
-    (folder / "evidence").write_text(EVIDENCE)
-    (folder / "out.jsonl").write_text(content, encoding="utf-8")
-    policy = Policy.load(folder / "policy.yaml")
-    return verify(policy, folder / "in.jsonl", folder / "out.jsonl", folder / "evidence")
 
 
 def compact(line: object, *, ascii_only: bool = False) -> str:
@@ -272,6 +255,6 @@ def compact(line: object, *, ascii_only: bool = False) -> str:
     ],
 )
 def test_an_export_in_any_form_holds(tmp_path: Path, lines: list[str]) -> None:
-    found = judged_export(tmp_path, "".join(line + "\n" for line in lines))
-    assert found.exit_code == 0, found.text()
-    assert judged_export(tmp_path, "\n".join(lines)).exit_code == 0
+    for content in ("".join(line + "\n" for line in lines), "\n".join(lines)):
+        found = judged_text(tmp_path, "out.jsonl", content.encode(), MESSAGES, stream={"delta": 4})
+        assert found.exit_code == 0, found.text()

@@ -212,18 +212,6 @@ async def read_all(
     return sorted(found, key=lambda message: message[:2])
 
 
-async def read_until(
-    bootstrap: str, topic: str, count: int, isolation: Isolation = "read_committed", timeout_s: float = 30.0
-) -> list[Message]:
-    """Read a topic repeatedly until it has at least so many messages."""
-
-    async def enough() -> list[Message]:
-        found = await read_all(bootstrap, topic, isolation)
-        return found if len(found) >= count else []
-
-    return await wait_until(enough, timeout_s, f"{count} messages in {topic}") if count else []
-
-
 @overload
 async def wait_until(
     condition: Callable[[], Awaitable[Truth]], timeout_s: float = 30.0, what: str = "the condition"
