@@ -4,7 +4,6 @@ loudest, pages, metrics, references, evidence, progress, what is said at the end
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import textwrap
@@ -21,7 +20,6 @@ from support.attack_results import impossible
 from support.by_night import at_night
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
-from support.forked import ForkedProcess
 from support.kafka_broker import wait_for, wait_until
 from support.running import Stage
 
@@ -224,21 +222,6 @@ async def test_a_crash_report_contains_its_location_and_no_value(bootstrap: str,
         shown = {"said": run.said.encode(), "out": run.out.read_bytes()}
     assert traces([*HIDDEN, PUBLISHED], shown) == []
     assert b"Traceback" not in shown["said"]
-
-
-@pytest.mark.parametrize("where", ["decode", "decide", "embed", "flow", "encode"])
-def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: Path, where: str) -> None:
-    document = document_of()
-    (tmp_path / "policy.yaml").write_text(json.dumps(document))
-    (tmp_path / "in.jsonl").write_bytes(b"\n".join(text.replace(b"\n", b"") for text in traffic(200)))
-    policy, source, target = (str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl"))
-    words = ["pipe", policy, "-i", source, "-o", target]
-    out, log = tmp_path / "out", tmp_path / "log"
-    done = ForkedProcess(crashing(tmp_path, CRASHES[where]), words, os.environ, out, log)
-    assert done.wait(120) in {1, 2}
-    assert b"RuntimeError" in log.read_bytes()
-    assert traces([*HIDDEN, PUBLISHED], {"said": log.read_bytes(), "out": out.read_bytes()}) == []
-    assert not (tmp_path / "out.jsonl").exists()
 
 
 # ---------------------------------------------------------------- secrets

@@ -23,6 +23,7 @@ from shoal.policy import Policy
 from support.canaries import traces
 from support.forked import ForkedProcess, fork_program
 from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_for, wait_until
+from support.running import SIDE
 
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
@@ -31,7 +32,6 @@ WARDS = ("eye", "eye", "ear", "eye", "ear", "nose", "nose")
 SHARES = {"eye": 0.5, "ear": 0.3, "nose": 0.2}
 """The reference that clusters are compared with where values are protected."""
 PROTECTION = {"l": 2, "t": 0.35, "max_value_share": 0.6}
-SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
 @dataclass
