@@ -15,8 +15,7 @@ from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from support.alert_cases import Case, assert_fires, quiet, scraped_series
-from support.messages import Message
-from support.partition_tasks import RecordingSink, partition_task
+from support.partition_tasks import Message, RecordingSink, partition_task
 
 pytestmark = pytest.mark.deploy_tools
 

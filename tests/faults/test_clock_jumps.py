@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.faketime import ClockWorker, SetClock
-from support.faulty_workers import Deployment, Worker, judge
+from support.faulty_workers import Deployment, Worker
 from support.kafka_broker import wait_until
 from support.repeated_kills import PARTITIONS, check
 
@@ -90,19 +90,3 @@ async def test_a_commit_that_was_made_while_the_clock_was_ahead(bootstrap: str, 
         worker.start()
         await until_progress(deployment, worker)
     await check(deployment)
-
-
-async def test_a_clock_that_was_behind_refuses_records_aloud(bootstrap: str, tmp_path: Path) -> None:
-    deployment, worker, clock = await worker_with_clock(bootstrap, tmp_path)
-    async with settling(deployment, worker):
-        worker.start()
-        await until_progress(deployment, worker)
-        clock.set_ahead(-HOURS_S)
-        await deployment.put(WAVE, PARTITIONS)
-        warning = "dated more than an hour ahead of the clock of this machine"
-        await wait_until(lambda: warning in worker.said, 60, "a warning")
-        clock.set_ahead(0)
-        await until_progress(deployment, worker)
-    # `shoal verify` leaves such a release undecided: the timestamps of these records were right.
-    found = await judge(deployment)
-    assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)

@@ -28,10 +28,11 @@ from shoal.policy import Policy
 from shoal.settings import kafka_settings
 from support.cluster import NODES, cluster
 from support.faketime import ClockWorker, SetClock
-from support.faulty_workers import SIDE, Deployment, Worker, leaks
+from support.faulty_workers import Deployment, Worker, leaks
 from support.kafka_broker import admin, produce, read_all, wait_until
 from support.reliability import record
 from support.repeated_kills import PARTITIONS, kill_repeatedly
+from support.running import SIDE
 from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, storm
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]

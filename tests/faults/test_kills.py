@@ -61,20 +61,6 @@ async def test_after_kills_inside_and_outside_of_transactions_each_record_has_on
     assert found.released > 0.9 * found.records
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", [Deployment, AppDeployment])
-async def test_sixty_thousand_records_and_twenty_kills(kind: type[Deployment], bootstrap: str, tmp_path: Path) -> None:
-    deployment = await kind.create(bootstrap, tmp_path, partitions=PARTITIONS)
-    deployment.is_fresh = True
-    by_itself, by_signal = await kill_repeatedly(deployment, kills=20, wave=2700)
-    await deployment.put(max(0, 60_000 - deployment.serial), PARTITIONS)
-    await deployment.settled([])
-    found = await check(deployment)
-    print(f"killed {by_itself} times inside and {by_signal} times outside of transactions")
-    assert by_itself + by_signal == 20
-    assert found.records >= 60_000
-
-
 @pytest.mark.parametrize("kills", [6, *at_night(20)])
 async def test_kills_of_apps_that_iterate_repeat_the_same_clusters(kills: int, bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)

@@ -48,10 +48,7 @@ class VersionWorker(Worker):
 
 
 def older_source(policy: Path) -> Path:
-    """Return the folder with the code of the older version, in which the kernels for a policy are compiled.
-
-    It is in the folder ``build``: the kernels are compiled once.
-    """
+    """Return the folder build/older with the code of the older version, its kernels compiled."""
     folder = ROOT / "build" / "older" / OLDER
     source = folder / "service"
     if not source.is_dir():

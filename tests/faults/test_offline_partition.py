@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import BrokerError
 from structlog.testing import capture_logs
-from support.cluster import cluster
-from support.offline_partition import NOT_OPENED, PATIENCE_S, canaries, put, stage_of
+from support.cluster import NOT_OPENED, PATIENCE_S, canaries, cluster, put, stage_of
 from support.reliability import record
 from support.running import Stage
 
@@ -27,7 +26,7 @@ async def drain_that_gives_up(stage: Stage) -> None:
 
 async def test_the_other_partitions_of_a_worker_go_on(tmp_path: Path) -> None:
     with cluster(tmp_path / "kafka") as brokers:
-        stage, victim = await stage_of(brokers, tmp_path, 2)
+        stage, victim = await stage_of(brokers, tmp_path)
         count = len(await put(stage)) + len(await put(stage, 1))
         with capture_logs() as lines:
             async with stage.run() as run:

@@ -15,7 +15,6 @@ import pytest
 from support.by_night import at_night
 from support.commands import without_notice
 from support.kafka_broker import wait_until
-from support.stages import AppDeployment
 
 POLICY = {
     "attributes": {name: {"role": "quasi_identifier"} for name in "ab"},
@@ -106,28 +105,3 @@ def test_a_signal_ends_a_command_while_its_kernels_are_compiled(
         assert stderr.splitlines()[-1] == b"shoal: 0 in, 0 out, 0 suppressed, 0 refused"
     else:
         assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_an_app_while_the_kernels_of_its_stage_are_compiled(
-    number: int, bootstrap: str, tmp_path: Path
-) -> None:
-    cache = tmp_path / "cache"
-    variables = (("NUMBA_DISABLE_JIT", "0"), ("NUMBA_CACHE_DIR", str(cache)))
-    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=1)
-    deployment.is_fresh, deployment.variables = True, deployment.variables + variables
-    worker = deployment.worker("one")
-    worker.start()
-    try:
-        await wait_until(lambda: worker.is_dead or any(cache.rglob("*.nbc")), 120, "a kernel")
-        sent_s = time.monotonic()
-        worker.signal(number)
-        await wait_until(lambda: worker.is_dead, 60, "the end of the app")
-        took_s = time.monotonic() - sent_s
-    finally:
-        worker.kill()
-    assert worker.code == 0, worker.said[-3000:]
-    assert took_s < END_S
-    assert "unexpected" not in worker.said
-    assert "compiling kernels, once: about 30 s" in worker.said

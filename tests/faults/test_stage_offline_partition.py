@@ -8,13 +8,11 @@ import uuid
 from pathlib import Path
 
 import pytest
-from support.cluster import NODES, Cluster, cluster
-from support.faulty_workers import SIDE
+from support.cluster import NODES, NOT_OPENED, Cluster, cluster, create_input, spared
 from support.kafka_broker import read_all, wait_for
-from support.offline_partition import NOT_OPENED, create_input, spared
 from support.reliability import record
 from support.repeated_kills import check
-from support.running import sample
+from support.running import SIDE, sample
 from support.stages import AppDeployment, AppWorker
 from support.storms import ACCUSATION
 

@@ -1,4 +1,4 @@
-"""Topics that change under running workers: partitions are added, input and output are deleted and recreated."""
+"""Topics that change under running workers: input and output are deleted and recreated."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from support.kafka_broker import wait_until
 from support.running import Process, Stage
-from support.topic_changes import delete_topic, put_in_new_partition, recreate_topic
+from support.topic_changes import delete_topic, recreate_topic
 
 pytestmark = pytest.mark.nightly
 
@@ -26,34 +25,6 @@ async def until_all_is_decided(stage: Stage, count: int) -> None:
         return state.next_offset >= count and seen[-2:-1] == [state.incomplete]
 
     await wait_until(is_decided, 60, f"{count} records read")
-
-
-async def test_records_of_partitions_added_under_load_are_released_with_from_latest(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    before = await stage.put(40, 0, 1)
-    processes = [stage.process("--from", "latest", name=name) for name in ("one", "two")]
-    async with processes[0], processes[1]:
-        for process in processes:
-            await process.until_ready()
-        record_ids = await stage.put(100, 0, 1)
-        began_s = time.monotonic()
-        for partition in (2, 3):
-            record_ids += await put_in_new_partition(stage, partition)
-            record_ids += await stage.put(100, 0, 1)
-
-        async def are_read() -> bool:
-            outcomes = await stage.outcomes()
-            return {partition for partition, _ in outcomes} == {0, 1, 2, 3}
-
-        await wait_until(are_read, 60, "records of the new partitions")
-        assert time.monotonic() - began_s < 45
-        assert [await process.terminated() for process in processes] == [0, 0]
-    await stage.drained(record_ids)
-    outcomes = await stage.outcomes()
-    assert set(outcomes) == set(record_ids)
-    assert not set(outcomes) & set(before)
 
 
 @asynccontextmanager

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 
 import pytest
 from shoal.errors import InputError
-from shoal.kafka import StartOptions
-from support.kafka_broker import wait_for
 from support.running import Stage
 
 PREFIX = "shoal1:"
@@ -27,17 +23,6 @@ async def metadata(stage: Stage) -> str:
     found = await stage.committed()
     assert found is not None
     return str(found.metadata)
-
-
-async def test_under_a_key_a_worker_continues_and_no_metadata_is_in_plain(stage: Stage) -> None:
-    stage.give_keys(NEW)
-    record_ids: list[tuple[int, int]] = []
-    for _ in range(4):
-        record_ids += await stage.worked()
-        assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
-        assert (await stage.progress()).state.incomplete
-    await stage.drained(record_ids)
-    assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
 
 
 @pytest.mark.parametrize("where", ["KEY", "KEY_FILE"])
@@ -82,49 +67,6 @@ async def test_plain_metadata_with_a_key_refuses_a_start_until_plain_is_allowed(
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
     stage.give_keys(NEW)
     await stage.started()
-
-
-async def test_a_partition_without_new_records_gets_the_new_key_at_the_next_start(stage: Stage) -> None:
-    stage.give_keys(OLD)
-    record_ids = await stage.worked()
-    stage.give_keys(NEW, OLD)
-    before = await stage.progress()
-    await stage.started()
-    assert (await stage.progress()).state == before.state
-    stage.give_keys(NEW)
-    await stage.drained(record_ids)
-
-
-@pytest.mark.parametrize("bent", ["a bit", "the end", "the offset", "another partition", "another group"])
-async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
-    bootstrap: str, tmp_path: Path, bent: str
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    stage.give_keys(NEW)
-    await stage.put(30)
-    await stage.put(40, 1)
-    async with stage.run() as run:
-        await run.until_read(70)
-        for partition in range(2):
-            await wait_for(partial(stage.progress, partition), lambda found: found.state.committed_offset > 0)
-    found = await stage.committed(1 if bent == "another partition" else 0)
-    assert found is not None
-    offset, text = found.offset, str(found.metadata)
-    if bent == "a bit":
-        text = text[:80] + ("A" if text[80] != "A" else "B") + text[81:]
-    elif bent == "the end":
-        text = text[:-8]
-    elif bent == "the offset":
-        offset -= 1
-    elif bent == "another group":
-        stage.document["kafka"]["group"] += "-other"
-    await stage.commit(offset, text)
-    words = await stage.refusal()
-    assert "the offset metadata is broken" in words
-    assert "--import" in words
-    before = [message for message in await stage.read() if message.partition == 0]
-    await stage.started(StartOptions(skip_to_end=True))
-    assert [message for message in await stage.read() if message.partition == 0] == before
 
 
 async def test_a_key_is_added_rotated_and_removed_while_records_flow(stage: Stage) -> None:

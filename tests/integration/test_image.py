@@ -124,10 +124,7 @@ class Image:
     def command(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, *, is_read_only: bool = False
     ) -> list[str]:
-        """Return the command that runs a process in this root, as process 1 of its own, as the user of the stage.
-
-        With a read-only root, only the folder of temporary files can be written to.
-        """
+        """Return the command that runs a process in this root as process 1, as the user of the stage."""
         variables = self.environment | dict(environment or {})
         user, _, group = self.user.partition(":")
         as_user = ["/usr/bin/setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
@@ -251,10 +248,7 @@ def finished(image: Image, *command: str, stdin: bytes = b"") -> subprocess.Comp
 
 
 class Container:
-    """A worker in the read-only root, as the image starts it.
-
-    It shares the network of this machine.
-    """
+    """A worker in the read-only root, as the image starts it, in the network of this machine."""
 
     def __init__(self, image: Image, log: Path, variables: dict[str, str]) -> None:
         self.began_s, self._image, self._log = time.monotonic(), image, log

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,27 +43,6 @@ def test_a_second_up_names_the_same_broker_and_down_leaves_nothing(home: Path) -
     assert local(home, "down").returncode == 0
     assert local(home, "status").returncode == 1
     assert not (home / "data").exists()
-
-
-@pytest.mark.nightly
-def test_three_brokers_start_together_and_one_that_ended_starts_again(home: Path) -> None:
-    first = local(home, "--brokers", "3", "up")
-    assert first.returncode == 0, first.stderr
-    addresses = first.stdout.removeprefix("bootstrap=").strip().split(",")
-    assert len(addresses) == 3
-    assert local(home, "status").stdout == first.stdout
-    broker = json.loads((home / "broker-2" / "broker.json").read_text())
-    assert broker["bootstrap"] == addresses[1]
-    os.kill(broker["pid"], signal.SIGKILL)
-    others = f"bootstrap={addresses[0]},{addresses[2]}\n"
-    deadline = time.monotonic() + 10
-    while local(home, "status").stdout != others:
-        assert time.monotonic() < deadline
-    assert local(home, "--brokers", "3", "up").stdout == first.stdout
-    assert local(home, "up").stdout == first.stdout, "a cluster was replaced by a single broker"
-    assert local(home, "down").returncode == 0
-    assert local(home, "status").returncode == 1
-    assert list(home.glob("broker-*")) == []
 
 
 @pytest.mark.nightly

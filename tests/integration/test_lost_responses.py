@@ -16,8 +16,6 @@ from shoal.kafka.checks import TopicLayout
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
-from structlog.testing import capture_logs
-from support.kafka_broker import wait_until
 from support.running import EARLIEST, Stage
 
 REQUESTS = {"AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnOffsetCommit": 28}
@@ -105,10 +103,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @pytest.fixture
 async def proxy(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
-    """Let all connections to the broker from the running loop go through a proxy.
-
-    A broker names its own address, so the clients are not given another one: their connections are redirected.
-    """
+    """Redirect all connections of the running loop to the broker through a proxy: a broker names its own address."""
     proxy, loop = Proxy(bootstrap), asyncio.get_running_loop()
     server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -133,16 +128,6 @@ async def proxy(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 def producer_of(stage: Stage) -> TransactionalProducer:
     layout = TopicLayout(dict.fromkeys(stage.topics.values(), 1))
     return TransactionalProducer(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
-
-
-def once(api_key: int) -> Callable[[int], bool]:
-    """Return what chooses the first request with this API key."""
-    left = [api_key]
-
-    def is_first(key: int) -> bool:
-        return key in left and left.pop() == key
-
-    return is_first
 
 
 def batch(text: str) -> TransactionBatch:
@@ -204,41 +189,3 @@ async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
         forwarding.cancel()
     await stage.drained(record_ids)
-
-
-@pytest.mark.parametrize("is_committed", [False, True])
-async def test_records_of_a_transaction_without_a_response_are_counted_once(
-    stage: Stage, proxy: Proxy, *, is_committed: bool
-) -> None:
-    async with asyncio.timeout(60), stage.run(EARLIEST) as run:
-        await stage.put(5)
-        await run.until_read(5)
-        proxy.should_hold = once(REQUESTS["EndTxn"])
-        await stage.send([b"{"])
-        await wait_until(lambda: proxy.held == 1, what="the end of a transaction")
-        if is_committed:
-            proxy.forward_held()
-        await run.until(lambda: run.total("shoal_records_total", outcome="quarantined") == 1)
-        await run.until(lambda: run.held == 5)
-        assert run.total("shoal_records_total", outcome="in") == 6
-        # The first attempt was committed, or the second one.
-        assert run.total("shoal_transactions_total", outcome="aborted") == 1
-        assert run.total("shoal_transactions_total", outcome="committed") == (0 if is_committed else 1)
-        assert len(await stage.read("quarantine")) == 1
-
-
-async def test_a_worker_that_ends_before_it_knows_the_outcome_logs_the_number_of_records(
-    stage: Stage, proxy: Proxy
-) -> None:
-    async with asyncio.timeout(60):
-        with capture_logs() as logged:
-            async with stage.run(EARLIEST) as run:
-                await run.until_ready()
-                # The worker cannot start again after that.
-                proxy.should_hold = lambda key: key == REQUESTS["EndTxn"] or proxy.held > 0
-                await stage.send([b"{", b"["])
-                await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") == 1)
-                await run.stopped(12)
-        assert run.total("shoal_records_total", outcome="quarantined") == 0
-    event = "it is not known whether a transaction was committed: what became of its records is in no count"
-    assert [one for one in logged if one["event"] == event] == [{"event": event, "log_level": "warning", "records": 2}]

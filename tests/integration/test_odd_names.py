@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.consumer import fetcher
 from aiokafka.producer import message_accumulator, producer
 from aiokafka.record import default_records, memory_records
-from shoal.kafka import tolerate_invalid_header_names
 from support.running import EARLIEST, Stage
-from support.stages import HandedDeployment, check_handed
 
 
 class Odd(str):
@@ -43,25 +38,6 @@ async def put_odd(bootstrap: str, topic: str, values: list[bytes], compression: 
         ]
         for future in sent:
             await future
-
-
-@pytest.mark.usefixtures("strictness")
-@pytest.mark.parametrize("late_s", ["0", "6"])
-async def test_a_header_name_that_is_not_utf8_does_not_stop_a_stage(
-    bootstrap: str, tmp_path: Path, late_s: str
-) -> None:
-    deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
-    values = [
-        json.dumps({"who": f"p{number}", "age": number, "income": number, "serial": number}).encode()
-        for number in range(40)
-    ]
-    await put_odd(bootstrap, deployment.topics["input"], values)
-    deployment.serial = len(values)
-    worker = deployment.worker("one", STAGE_LATE_S=late_s)
-    with worker.running():
-        await deployment.wait_for(len(values))
-    tolerate_invalid_header_names()  # for the readers of this process, too
-    await check_handed(deployment)
 
 
 @pytest.mark.usefixtures("strictness")

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shoal.errors import BrokerError
-from shoal.kafka import StartOptions, transactions
-from structlog.testing import capture_logs
 from support.kafka_broker import admin, holds_for, wait_for, wait_until
-from support.private_broker import PrivateBroker, private_broker
-from support.running import EARLIEST, Process, Stage, sample
+from support.running import Process, Stage, sample
+from support.secured_broker import PrivateBroker, private_broker
 
 # A worker that has to compile first ends later than the times here allow, whatever broker there is.
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -68,26 +65,6 @@ async def test_an_address_that_never_answers_is_no_broker(tmp_path: Path) -> Non
             assert await process.terminated() == 0
         async with Stage.at(address, tmp_path).command("progress") as progress:
             assert progress.code is None, "it waits for as long as the client does"
-
-
-async def test_a_broker_that_has_no_transaction_coordinator_is_not_waited_for_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One broker cannot create the topic of the transactions with three replicas. It answers everything else."""
-    monkeypatch.setattr(transactions, "START_S", 2.0)
-    with private_broker(tmp_path / "kafka", "transaction.state.log.replication.factor=3") as broker:
-        stage = await Stage.create(broker.bootstrap, tmp_path, kafka={"patience_s": 3})
-        await stage.put(10)
-        for start in (EARLIEST, StartOptions(reset="earliest", drain=True)):
-            with capture_logs() as lines, pytest.raises(BrokerError, match="giving up after") as caught:
-                async with stage.run(start) as run:
-                    await run.ended(60)
-            words = f"{stage.topics['input']}-0: transactional id {stage.group}-{stage.topics['input']}-0 could not"
-            assert str(caught.value).startswith(words)
-            assert caught.value.exit_code == 3
-            (line,) = [line for line in lines if line["event"] == "partitions not opened; the others go on"]
-            assert (line["count"], line["reason"].startswith(words)) == (1, True)
-            assert [line for line in lines if line["event"] == "consumer loop ended"] == []
 
 
 # ---------------------------------------------------------------- gone for a while

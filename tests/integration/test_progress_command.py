@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
 from shoal.errors import InputError
-from shoal.kafka.transactions import TaskContext
 from support.kafka_broker import produce, wait_until
 from support.running import Stage
 
@@ -89,13 +86,6 @@ async def test_an_import_replaces_foreign_metadata(stage: Stage) -> None:
     await stage.drained(record_ids)
 
 
-async def test_the_same_progress_may_be_imported_again(stage: Stage) -> None:
-    await worked(stage)
-    text = await stage.export()
-    assert await stage.bring_back(text) == {stage.topics["input"]: [0, 1]}
-    assert await stage.export() == text
-
-
 async def test_an_import_never_goes_back(stage: Stage) -> None:
     await worked(stage)
     text = await stage.export()
@@ -103,20 +93,6 @@ async def test_an_import_never_goes_back(stage: Stage) -> None:
     words = await refused(stage, text)
     assert f"{stage.topics['input']}-0: the committed progress is ahead of the file" in words
     await stage.drained(record_ids)
-
-
-async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_say(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The exporting worker's clock is half an hour ahead of that of the next worker.
-    real = time.time
-    with monkeypatch.context() as patch:
-        ahead = partial(TaskContext, wall_clock=lambda: real() + 1800)
-        patch.setattr("shoal.kafka.task_manager.TaskContext", ahead)
-        await worked(stage)
-    text = await stage.export()
-    await worked(stage)
-    assert "ahead of the file" in await refused(stage, text)
 
 
 async def test_an_import_is_refused_beside_records_that_were_published_after_the_export(stage: Stage) -> None:

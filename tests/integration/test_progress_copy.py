@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from structlog.testing import capture_logs
 from support.kafka_broker import Message, admin, end_offsets, open_transaction, produce, read_all
 from support.raw_log import delete_group
 from support.running import Stage
-from support.topic_changes import recreate_topic
 
 COMPACTED = {"cleanup.policy": "compact"}
 OLD, NEW = "7f" * 4 + bytes(range(28)).hex(), bytes(range(60, 92)).hex()
@@ -88,33 +86,6 @@ async def test_either_store_may_be_lost(stage: Stage) -> None:
     await stage.drained(record_ids)
 
 
-async def test_a_running_pipeline_can_be_exported_and_reported(stage: Stage) -> None:
-    """The worker commits again and again while the copy and the group are read."""
-    async with stage.run() as run:
-        await run.until_ready()
-        is_enough = asyncio.Event()
-        feeding = asyncio.create_task(feed(stage, is_enough))
-        try:
-            await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)
-            began = await stage.progress()
-            exported = [json.loads(await stage.export()) for _ in range(5)]
-            words = [(await report(stage))["copy"] for _ in range(5)]
-        finally:
-            is_enough.set()
-            await feeding
-        assert (await stage.progress()).state.covers(began.state)
-        assert words == ["same"] * 5
-    offsets = [one["partitions"][0]["offset"] for one in exported]
-    assert offsets == sorted(offsets)
-    assert offsets[0] < offsets[-1]
-
-
-async def feed(stage: Stage, is_enough: asyncio.Event) -> None:
-    """Append records until there are enough, so that each commit interval has some."""
-    while not is_enough.is_set():
-        await stage.put(10)
-
-
 async def test_the_copy_prevails_over_an_older_commit_of_another_tool(stage: Stage) -> None:
     record_ids = await stage.worked()
     older = await stage.committed()
@@ -158,71 +129,6 @@ async def test_an_old_copy_is_refused_when_the_group_is_lost(stage: Stage) -> No
     assert max(released.values()) == 1
 
 
-async def test_the_copy_serves_when_retention_has_emptied_the_output(stage: Stage) -> None:
-    record_ids = await stage.worked()
-    before = await stage.outcomes()
-    await lose_group(stage)
-    await empty_output(stage)
-    record_ids += await stage.worked(start=CONTINUE)
-    await stage.drained()
-    after = await stage.outcomes()
-    assert before + after == dict.fromkeys(record_ids, 1)
-
-
-async def test_a_skip_after_a_refused_copy_counts_from_the_offset_of_the_copy(stage: Stage) -> None:
-    await stage.worked()
-    copied = (await stage.progress()).state.committed_offset
-    assert copied > 0
-    without_copy(stage)
-    await stage.worked()
-    with_copy(stage)
-    await lose_group(stage)
-    log_end = (await end_offsets(stage.bootstrap, stage.topics["input"]))[0]
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
-        assert run.total("shoal_records_skipped_total") == log_end - copied
-
-
-async def test_a_record_of_another_producer_is_noticed_by_its_offset(stage: Stage) -> None:
-    """It was committed while no worker ran, and is dated before the commit."""
-    await stage.worked()
-    await produce(stage.bootstrap, stage.topics["output"], [b"{}"], partitions=0, timestamps_ms=[1])
-    assert "holds records that were published after the commit" in await stage.refusal(CONTINUE)
-    await stage.started(StartOptions(skip_to_end=True))
-    await stage.started(CONTINUE)
-
-
-async def test_an_output_that_lost_records_is_reported_once(stage: Stage) -> None:
-    record_ids = await stage.worked()
-    (*_, last) = await copies(stage)
-    end = json.loads(last.value or b"")["output_end"]
-    assert end > 0
-    before = await stage.outcomes()
-    await recreate_topic(stage, "output")
-    with capture_logs() as lines:
-        record_ids += await stage.worked(start=CONTINUE)
-        await stage.drained(record_ids[30:])
-    lost = [line["lost"] for line in lines if "the brokers have lost published records" in line["event"]]
-    assert lost == [end]
-    assert max((before + await stage.outcomes()).values()) == 1
-
-
-async def test_a_change_of_the_output_is_no_loss(stage: Stage) -> None:
-    record_ids = await stage.worked()
-    await stage.drained()
-    before = await stage.serials()
-    await stage.renew("output")
-    with capture_logs() as lines:
-        record_ids += await stage.worked(start=CONTINUE)
-    assert [line for line in lines if line["log_level"] == "error"] == []
-    # The copy belongs to the new output now.
-    await lose_group(stage)
-    await stage.drained(record_ids[30:])
-    released = before + await stage.serials()
-    assert set(released.values()) == {1}
-    assert (await report(stage))["copy"] == "same"
-
-
 async def test_contradicting_progress_is_refused(stage: Stage) -> None:
     await stage.worked()
     commit, topic = await stage.progress(), stage.topics["input"]
@@ -251,14 +157,6 @@ async def test_an_import_never_goes_back_behind_the_copy(stage: Stage) -> None:
     await stage.drained(record_ids)
 
 
-async def test_a_reset_by_another_tool_names_the_copy(stage: Stage) -> None:
-    record_ids = await stage.worked()
-    await stage.commit(0, "")
-    assert "Delete the group's offset of this partition: the next start then continues" in await stage.refusal(CONTINUE)
-    await lose_group(stage)
-    await stage.drained(record_ids)
-
-
 async def test_the_copy_is_encrypted_and_its_keys_rotate(stage: Stage) -> None:
     stage.give_keys(OLD)
     record_ids = await stage.worked()
@@ -280,23 +178,6 @@ async def test_the_copy_is_encrypted_and_its_keys_rotate(stage: Stage) -> None:
     await lose_group(stage)
     stage.give_keys(NEW)
     await stage.drained(record_ids)
-
-
-async def test_the_copy_of_a_recreated_input_is_refused(stage: Stage) -> None:
-    await stage.worked()
-    await lose_group(stage)
-    await recreate_topic(stage, "input")
-    assert f"the copy in {stage.topics['copy']} has another topic id" in await stage.refusal()
-    assert (await report(stage))["copy"] == "of another topic id"
-
-
-@pytest.mark.parametrize("cleanup_policy", ["delete", "compact,delete"])
-async def test_a_topic_that_deletes_is_refused(stage: Stage, cleanup_policy: str) -> None:
-    await stage.renew("copy", 1, {"cleanup.policy": cleanup_policy})
-    assert "set its cleanup.policy to compact, without delete" in await stage.refusal()
-
-
-# ---------------------------------------------------------------- an open transaction hides the copy
 
 
 async def test_a_transaction_that_hides_the_copy_of_one_partition_stops_no_other(

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 import pytest
-from shoal.errors import FencedError, InputError
-from shoal.kafka import StartOptions
+from shoal.errors import InputError
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.start import check_output_is_empty, end_at_start
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
-from support.kafka_broker import is_shown, open_transaction, produce, read_until, wait_until
+from support.kafka_broker import is_shown, produce, wait_for, wait_until
 from support.running import EARLIEST, Run, Stage
 
 CLUSTERS = [DecidedCluster(0, [0, 1], [b"one", b"two"], ("9",), 2, "ab12")]
@@ -84,15 +81,7 @@ async def test_of_two_groups_that_find_the_output_empty_one_publishes(stage: Sta
         for publisher in (one, other):
             await check_output_is_empty(publisher, stage.settings(), 0)
         assert sorted(await asyncio.gather(published(one, 2), published(other, 2))) == [False, True]
-    assert len(await read_until(stage.bootstrap, stage.topics["output"], 2)) == 2
-
-
-async def test_the_open_transaction_of_another_group_is_noticed_at_the_first_clusters(stage: Stage) -> None:
-    output = stage.topics["output"]
-    async with asyncio.timeout(60), open_transaction(stage.bootstrap, output, b"one"), publisher_of(stage) as publisher:
-        publisher.expect_output_from(await end_at_start(stage.settings(), 0, OffsetState(0, 0)))
-        assert not await published(publisher, 2)
-    assert await stage.read() == []
+    await wait_for(stage.read, lambda found: len(found) == 2, what="the rows of one of them")
 
 
 async def test_a_group_is_refused_if_another_publishes_before_its_restart(bootstrap: str, tmp_path: Path) -> None:
@@ -117,82 +106,3 @@ async def test_a_second_writer_is_noticed_before_the_next_commit(stage: Stage) -
         with pytest.raises(InputError, match="another producer"):
             await run.ended()
     assert len(await stage.read()) == published
-
-
-async def test_a_transaction_marker_written_twice_is_no_second_writer(stage: Stage) -> None:
-    """Write a second transaction marker, as a new coordinator may do: the next record then follows one offset later."""
-    output = stage.topics["output"]
-    async with publisher_of(stage) as publisher:
-        await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await write_marker(stage.bootstrap, publisher, output)
-        await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 4, "", 1_000)
-        shown = await read_until(stage.bootstrap, output, 4)
-        assert [message.offset for message in shown] == [0, 1, 4, 5]
-        await write_marker(stage.bootstrap, publisher, output)
-        await produce(stage.bootstrap, output, [b"three"], partitions=0)
-        with pytest.raises(InputError, match="another producer"):
-            await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 6, "", 1_000)
-    assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
-
-
-async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(stage: Stage) -> None:
-    async with asyncio.timeout(60), publisher_of(stage) as relieved, publisher_of(stage) as present:
-        for one in (relieved, present):
-            one.check_before_first(partial(check_output_is_empty, one, stage.settings(), 0))
-        await present.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await read_until(stage.bootstrap, stage.topics["output"], 2)
-        with pytest.raises(FencedError):
-            await relieved.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-    assert len(await stage.read()) == 2
-
-
-async def write_marker(bootstrap: str, publisher: TransactionalProducer, topic: str) -> None:
-    """Have the broker end the last transaction of a producer once more, in the topic's only partition.
-
-    The request is WriteTxnMarkers of KIP-98 in its version 1: brokers send it to each other, clients do not know it. A
-    broker whose coordinator was replaced would ask for another epoch.
-    """
-    who, name = publisher._producer._txn_manager, topic.encode()
-    a_list_of_one, no_tags, is_commit, coordinator_epoch = 2, 0, True, 0
-    marker_topic = struct.pack(f">BB{len(name)}sBiB", a_list_of_one, len(name) + 1, name, a_list_of_one, 0, no_tags)
-    marker = struct.pack(">Bqh?", a_list_of_one, who.producer_id, who.producer_epoch, is_commit)
-    request = (
-        struct.pack(">hhihB", 27, 1, 0, -1, no_tags)
-        + marker
-        + marker_topic
-        + struct.pack(">iBB", coordinator_epoch, 0, 0)
-    )
-    host, port = bootstrap.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        writer.write(struct.pack(">i", len(request)) + request)
-        answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-    finally:
-        writer.close()
-        await writer.wait_closed()
-    (error,) = struct.unpack(">h", answer[-6:-4])
-    assert error == 0
-
-
-async def test_after_a_skip_a_clock_that_was_ahead_does_not_refuse_a_restart(stage: Stage) -> None:
-    ahead = round(time.time() * 1000) + 1_800_000
-    await produce(
-        stage.bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead]
-    )
-    await stage.put(30)
-    await stage.started(StartOptions(skip_to_end=True))
-    assert (await stage.progress()).at_ms >= ahead
-    await stage.put(30)
-    await stage.started(StartOptions(), read=30)
-    async with stage.run(StartOptions(drain=True)) as run:
-        await run.ended()
-    assert await stage.serials() == dict.fromkeys([-1, *range(30, 60)], 1)
-
-
-async def test_a_future_timestamp_does_not_delay_other_records(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 500, "max_delay_s": 1})
-    now = round(time.time() * 1000)
-    record_ids = await stage.put(1, timestamps_ms=[now + 59 * 60_000])
-    record_ids += await stage.put(20, timestamps_ms=[now] * 20)
-    async with stage.run(EARLIEST):
-        await stage.until_completed(record_ids, 15)

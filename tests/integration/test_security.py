@@ -174,28 +174,6 @@ async def test_a_worker_without_a_client_certificate_is_told(secured: SecuredBro
             await process.terminated()
 
 
-# ---------------------------------------------------------------- rotation
-
-
-async def test_a_password_that_is_rotated_is_read_again(secured: SecuredBroker, tmp_path: Path) -> None:
-    """The worker starts with an outdated file. It waits, reads the new one, and goes on."""
-    stage = await granted_stage(secured, tmp_path, "plain")
-    secret = tmp_path / "password"
-    secret.write_text("outdated")
-    record_ids = await stage.put(60)
-    given = secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD_FILE=str(secret))
-    async with stage.process("--from", "earliest", **given) as process:
-
-        def is_told() -> bool:
-            return any("their files are read again" in line["reason"] for line in process.lines("consumer loop ended"))
-
-        await wait_until(is_told, 60, "a refusal")
-        secret.write_text("plain-secret")
-        await wait_until(lambda: process.lines("partition opened"), 60, "the partition")
-        assert await process.terminated() == 0
-    await stage.drained(record_ids)
-
-
 # ---------------------------------------------------------------- ACLs
 
 
@@ -237,30 +215,12 @@ async def test_missing_acls_fail_with_their_names(secured: SecuredBroker, tmp_pa
 
 # ---------------------------------------------------------------- settings of topics and brokers
 
-NOT_CHECKED = (
-    "settings of topics not checked: grant DESCRIBE_CONFIGS on these topics in the ACLs",
-    "kafka.progress_copy not checked: its topic must have cleanup.policy compact, without delete",
-    "settings of the broker not checked: grant DESCRIBE_CONFIGS on the cluster in the ACLs",
-)
-
 
 def optional_grants(stage: Stage) -> list[Grant]:
     """What docs/operate.md lists as optional."""
     written = [topic for role, topic in stage.topics.items() if role != "input"]
     of_topics = [Grant(TOPIC, topic, "DESCRIBE_CONFIGS") for topic in written]
     return [*of_topics, Grant(CLUSTER, "kafka-cluster", "DESCRIBE_CONFIGS")]
-
-
-@pytest.mark.parametrize("is_granted", [False, True])
-async def test_what_could_not_be_checked_is_named(secured: SecuredBroker, tmp_path: Path, *, is_granted: bool) -> None:
-    stage = await Stage.create(secured.plain, tmp_path)
-    await stage.renew("copy", 1, COMPACTED)
-    await secured.allow("plain", [*least_grants(stage).values(), *(optional_grants(stage) if is_granted else [])])
-    await stage.put(60)
-    async with stage.process("--from", "earliest", "--drain", **secured_environment(secured, **PLAIN)) as process:
-        assert await process.ended(60) == 0, process.said
-    expected = 0 if is_granted else 1
-    assert [len(process.lines(text)) for text in NOT_CHECKED] == [expected] * 3, process.said
 
 
 @pytest.mark.parametrize("role", ["output", "evidence"])

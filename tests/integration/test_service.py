@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
 import socket
-import ssl
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -21,14 +17,10 @@ from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.metadata import encode
-from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
-from support.by_night import at_night
-from support.canaries import traces
-from support.certificates import Authority
 from support.kafka_broker import create_topic, holds_for, wait_until
-from support.running import EARLIEST, Process, Stage, sample
-from support.topic_changes import add_partitions, delete_topic, put_in_new_partition
+from support.running import Process, Stage
+from support.topic_changes import add_partitions, put_in_new_partition
 
 DRAIN = StartOptions(reset="earliest", drain=True)
 LATEST = StartOptions(reset="latest")
@@ -100,24 +92,6 @@ async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap:
         for message in await stage_.read("output")
     ]
     assert sorted(released) == list(range(len(record_ids)))
-
-
-@pytest.mark.parametrize("kind", ["the same static name", "dynamic"])
-async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind: str) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, partitions=3, kafka={"session_timeout_ms": 2000})
-    environment = {} if kind == "dynamic" else {"INSTANCE_ID": f"{stage.group}-0"}
-    record_ids = await stage.put(200, *range(3))
-    for number in range(6):
-        # Each worker starts while the one before starts, joins, restores, works or leaves.
-        process = stage.process("--from", "earliest", name=f"storm{number}", **environment)
-        await asyncio.sleep(0.3 + 0.25 * number)
-        process.process.send_signal(signal.SIGTERM if number % 2 else signal.SIGKILL)
-        if number == 3:
-            process.process.send_signal(signal.SIGTERM)
-        code = await process.ended(10)
-        assert code in {0, -signal.SIGTERM, -signal.SIGKILL}, process.said
-    await stage.started()
-    await stage.drained(record_ids)
 
 
 async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_time(
@@ -204,14 +178,6 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
     assert {message.partition for message in await stage.read()} == {3}
 
 
-async def test_a_deleted_input_ends_the_worker_within_30_s(stage: Stage) -> None:
-    async with stage.run() as run:
-        await run.until_ready()
-        await delete_topic(stage, "input")
-        with pytest.raises(PolicyError, match="does not exist or may not be seen; create it"):
-            await run.ended(30)
-
-
 async def test_a_worker_without_a_partition_is_ready_and_says_so(stage: Stage) -> None:
     async with stage.run() as first, stage.run() as second:
 
@@ -273,31 +239,6 @@ async def test_at_the_end_of_the_log_max_delay_s_flushes_all_held_records(bootst
         few = await stage.put(4)
         await stage.until_completed(few)
         assert len(await stage.read()) == 25
-
-
-async def test_a_backlog_is_released_by_event_time(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drains: list[int] = []
-    real = PartitionTask._flush
-
-    async def drain(self: PartitionTask) -> None:
-        drains.append(self.tracker.waiting_count)
-        await real(self)
-
-    monkeypatch.setattr(PartitionTask, "_flush", drain)
-    stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 1000, "max_delay_s": 60.0})
-    began = round(time.time() * 1000) - 3_600_000
-    # One every ten seconds: six or seven of them within max_delay_s, and k of them within that.
-    record_ids = await stage.put(300, timestamps_ms=[began + 10_000 * number for number in range(300)])
-    async with stage.run() as run:
-        await run.until_read(300)
-        await stage.until_completed(record_ids[:290])
-        await run.until(lambda: 0 <= run.held <= 7, "few held records")
-    assert drains == [], "the wall clock decided what timestamps should have"
-    evidence = await stage.objects("evidence")
-    assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
-    await stage.drained(record_ids)
 
 
 # ---------------------------------------------------------------- drains
@@ -394,74 +335,3 @@ async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(s
                 deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
                 deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
                 assert await process.terminated() == 0
-
-
-async def test_a_port_in_use_is_reported(stage: Stage) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        async with stage.command("run", "--http", address) as process:
-            assert await process.ended() == 2
-            assert f"--http (SHOAL_HTTP): {address} cannot be bound" in process.said
-
-
-@pytest.mark.parametrize("partitions", [16, *at_night(1)])
-async def test_a_backlog_is_processed_fast(bootstrap: str, tmp_path: Path, partitions: int) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, partitions=partitions, stream={"delta": 100}, privacy={"k": 10})
-    count = 32_000 // partitions
-    for partition in range(partitions):
-        await stage.put(count, partition, linger_ms=5, max_batch_size=1 << 18)
-    began = time.monotonic()
-    async with stage.run(EARLIEST) as run:
-        # At 2000 records/s, far below the speed of one core: the test only shows that no task waits for another.
-        await run.until(
-            lambda: run.total("shoal_records_total", outcome="released") > 28_800, "nine tenths of them", timeout_s=14.4
-        )
-        rate = 28_800 / (time.monotonic() - began)
-    print(f"{partitions} partitions: {rate:,.0f} records/s")
-
-
-# ---------------------------------------------------------------- the HTTP port, set by the environment alone
-
-TOKEN = "xq7canary9z-0123456789abcdef"  # noqa: S105 - opens nothing
-
-
-async def fetched(process: Process, context: ssl.SSLContext, path: str, token: str = "") -> tuple[int, str]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    url = f"https://127.0.0.1:{await process.port()}{path}"
-    async with aiohttp.ClientSession() as client, client.get(url, headers=headers, ssl=context) as answer:
-        return answer.status, await answer.text()
-
-
-async def test_the_environment_sets_the_start_and_secures_the_port(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority = Authority(stage.folder / "authority")
-    certificate, key = authority.issue("worker")
-    (stage.folder / "token").write_text(TOKEN)
-    (stage.folder / "token").chmod(0o600)
-    context = authority.client_context()
-    await stage.put(30)
-    for name, value in {
-        "SHOAL_FROM": "earliest",
-        "SHOAL_HTTP": "127.0.0.1:0",
-        "SHOAL_HTTP_CERTFILE": str(certificate),
-        "SHOAL_HTTP_KEYFILE": str(key),
-        "SHOAL_HTTP_TOKEN_FILE": str(stage.folder / "token"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    async with stage.command("run", name="secured") as process:
-
-        async def has_read() -> bool:
-            status, text = await fetched(process, context, "/metrics", TOKEN)
-            return status == 200 and sample(text, "shoal_records_total", outcome="in") == 30
-
-        async def is_ready() -> bool:
-            return (await fetched(process, context, "/readyz"))[0] == 200
-
-        await wait_until(has_read, 60, "the records in the metrics")
-        await wait_until(is_ready, 60, "readiness")
-        assert (await fetched(process, context, "/metrics"))[0] == 401
-        metrics = (await fetched(process, context, "/metrics", TOKEN))[1]
-        assert sample(metrics, "shoal_certificate_expiry_timestamp_seconds", certificate="http") > time.time()
-        assert await process.terminated() == 0
-    assert traces([TOKEN], {"said": process.said.encode(), "out": process.out.read_bytes()}) == []

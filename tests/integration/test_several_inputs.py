@@ -184,24 +184,6 @@ async def test_a_start_is_refused_for_each_pair_by_its_own_output(service: Servi
     assert first.output not in str(caught.value)
 
 
-async def test_a_pair_without_enough_partitions_and_missing_topics_are_faults_together(service: Service) -> None:
-    stage, (first, second) = service.stage, service.pairs
-    stage.document["kafka"]["topics"] = [
-        {"input": first.input, "output": second.output},
-        {"input": "nothing.here", "output": first.output},
-    ]
-    async with stage.run(EARLIEST) as run:
-        with pytest.raises(PolicyError) as caught:
-            await run.ended()
-    assert {(".".join(fault.path), fault.message) for fault in caught.value.faults} == {
-        ("kafka.topics.0.output", f"topic {second.output} has 1 partition, the input 3: add partitions"),
-        (
-            "kafka.topics.1.input",
-            "topic nothing.here does not exist or may not be seen; create it, or grant READ on it in the ACLs",
-        ),
-    }
-
-
 async def test_one_recreated_input_ends_the_worker(service: Service) -> None:
     stage, (_, second) = service.stage, service.pairs
     async with stage.run(EARLIEST) as run:

@@ -15,9 +15,7 @@ from shoal.kafka import StartOptions, consumer_loop, start, task_manager
 from support.failing_client import STEPS, fail_steps
 from support.faulty_workers import Worker
 from support.kafka_broker import end_offsets, produce, read_all, wait_for, wait_until
-from support.running import EARLIEST, Run, Stage
-
-# ---------------------------------------------------------------- before a task is open
+from support.running import Run, Stage
 
 
 async def test_records_delivered_before_a_task_is_open_are_processed_once(
@@ -52,9 +50,6 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
     monkeypatch.undo()
     await stage.drained(record_ids)
     assert sum(early) > 0, "no record was delivered early: the test shows nothing"
-
-
-# ---------------------------------------------------------------- control records
 
 
 async def test_of_many_small_transactions_only_committed_records_are_released(stage: Stage) -> None:
@@ -96,9 +91,6 @@ async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap:
             stage.record_id_of |= {number: (0, one.offset) for number, one in zip(range(12, 18), pending, strict=True)}
             await stage.until_completed([*behind, *((0, one.offset) for one in pending)])
             await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "the end of the log")
-
-
-# ---------------------------------------------------------------- any exception in a transaction
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -165,9 +157,6 @@ async def test_a_first_start_waits_for_an_open_transaction_on_the_output(stage: 
             assert "holds records already" in process.said
 
 
-# ---------------------------------------------------------------- sizes and rates
-
-
 async def test_a_cluster_of_very_large_records_is_sent_in_one_transaction(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(
         bootstrap,
@@ -189,14 +178,6 @@ async def test_a_cluster_of_very_large_records_is_sent_in_one_transaction(bootst
     for cluster in evidence:
         offsets = sorted(output_offset_of[offset] for offset in cluster["offsets"])
         assert offsets[-1] - offsets[0] == len(offsets) - 1
-
-
-async def test_an_input_of_only_invalid_records_is_committed(stage: Stage) -> None:
-    record_ids = await stage.send([b"{"] * 5000)
-    async with stage.run(EARLIEST) as run:
-        await stage.until_completed(record_ids)
-        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
-    assert (await stage.progress()).state.committed_offset == 5000
 
 
 async def test_without_side_topics_the_guarantee_is_the_same(stage: Stage) -> None:

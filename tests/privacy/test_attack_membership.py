@@ -225,31 +225,6 @@ def test_people_are_told_apart_as_the_policy_says(
     )
 
 
-@pytest.mark.parametrize("command", ["pipe", "batch"])
-def test_one_person_under_eight_spellings_is_released_by_default_and_not_with_normalize(
-    tmp_path: Path, command: str
-) -> None:
-    source, out, proof = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "evidence.jsonl"
-    source.write_text("".join(json.dumps({"who": one.format(1), "age": n}) + "\n" for n, one in enumerate(SPELLINGS)))
-
-    def policy(steps: list[str]) -> str:
-        who = {"role": "identifier", "subject": True, "normalize": steps}
-        document = {"attributes": {"who": who, "age": quasi(0, 110)}, "privacy": {"k": 5}}
-        path = tmp_path / f"policy{len(steps)}.yaml"
-        path.write_text(json.dumps(document | ({"stream": {"delta": 20}} if command == "pipe" else {})))
-        return str(path)
-
-    usual, strict = policy([]), policy(EVERY_STEP)
-    other = tmp_path / "other.jsonl"
-    assert main([command, usual, "-i", str(source), "-o", str(out), "--evidence", str(proof)]) == 0
-    # A table of fewer than k people is refused; a stream suppresses its records, and nothing is released.
-    assert main([command, strict, "-i", str(source), "-o", str(other)]) == {"pipe": 1, "batch": 2}[command]
-    assert len(out.read_text().splitlines()) == 8
-    assert not other.exists() or other.read_text() == ""
-    files = ["--original", str(source), "--released", str(out), "--evidence", str(proof)]
-    assert [main(["verify", one, *files]) for one in (usual, strict)] == [0, 1]
-
-
 def test_copies_of_one_record_are_released_where_every_record_is_a_person(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     found = {}

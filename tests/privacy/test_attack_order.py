@@ -25,8 +25,7 @@ from shoal.streams import BlockDecisions, DecidedCluster, PartitionPipeline
 from support.attack_results import RULES, impossible, measured, standard_error
 from support.attacking import ADULT, AGES, Release, adult, messages_of, policy_of, quasi, released, tagged, zipf_people
 from support.by_night import at_night
-from support.messages import Message
-from support.partition_tasks import partition_task
+from support.partition_tasks import Message, partition_task
 
 COUNT, DELTA = 6000, 100
 TARGETS = 3000

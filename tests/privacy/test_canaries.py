@@ -4,9 +4,7 @@ loudest, pages, metrics, references, evidence, progress, what is said at the end
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -22,7 +20,6 @@ from support.attack_results import impossible
 from support.by_night import at_night
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
-from support.forked import ForkedProcess
 from support.kafka_broker import wait_for, wait_until
 from support.running import Stage
 
@@ -227,21 +224,6 @@ async def test_a_crash_report_contains_its_location_and_no_value(bootstrap: str,
     assert b"Traceback" not in shown["said"]
 
 
-@pytest.mark.parametrize("where", ["decode", "decide", "embed", "flow", "encode"])
-def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: Path, where: str) -> None:
-    document = document_of()
-    (tmp_path / "policy.yaml").write_text(json.dumps(document))
-    (tmp_path / "in.jsonl").write_bytes(b"\n".join(text.replace(b"\n", b"") for text in traffic(200)))
-    policy, source, target = (str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl"))
-    words = ["pipe", policy, "-i", source, "-o", target]
-    out, log = tmp_path / "out", tmp_path / "log"
-    done = ForkedProcess(crashing(tmp_path, CRASHES[where]), words, os.environ, out, log)
-    assert done.wait(120) in {1, 2}
-    assert b"RuntimeError" in log.read_bytes()
-    assert traces([*HIDDEN, PUBLISHED], {"said": log.read_bytes(), "out": out.read_bytes()}) == []
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 # ---------------------------------------------------------------- secrets
 
 
@@ -282,18 +264,6 @@ def test_no_secret_is_in_a_message(tmp_path: Path, name: str, style: str) -> Non
         done = run_command(*arguments, "policy.yaml", "--log", style, *http, folder=tmp_path, environment=environment)
     assert done.returncode in {0, 2, 3}
     assert traces(SECRETS, {"said": done.stderr, "out": done.stdout}) == []
-
-
-async def test_no_secret_is_logged_for_a_broker_without_sasl(bootstrap: str, tmp_path: Path) -> None:
-    stage = await stage_of(
-        bootstrap, tmp_path, security_protocol="SASL_PLAINTEXT", sasl_username=SECRETS[0], patience_s=1
-    )
-    program = (LOUD,)
-    environment = {"SASL_PASSWORD": SECRETS[1]}
-    http = ("--http", "127.0.0.1:0", "--from", "earliest")
-    async with stage.command("run", *http, name="refused", program=program, **environment) as refused:
-        assert await refused.ended(60) == 3
-        assert traces(SECRETS, {"said": refused.said.encode()}) == []
 
 
 # ---------------------------------------------------------------- the judge
@@ -362,40 +332,3 @@ def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path:
         "R36",
         "canaries in every field and every wrong type, at kills and crashes: none in logs, pages, topics, progress",
     )
-
-
-# ---------------------------------------------------------------- the demo
-
-ROOT = Path(__file__).resolve().parents[2]
-BESIDE = ("one.log", "two.log", "last.log", "quarantine.jsonl", "evidence.jsonl", "verdict.json")
-BUILT = ROOT / "build" / "demo"
-
-
-def demo_inputs(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "input.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(json.loads(line)["value"]) for line in lines]
-
-
-def check_demo(folder: Path, values: list[str], elsewhere: dict[str, bytes]) -> None:
-    """Check that no value is in the files beside input and output, and that the input has it."""
-    assert len(values) > 1000
-    places = {name: (folder / name).read_bytes() for name in BESIDE}
-    assert all(places[name] for name in BESIDE if name != "quarantine.jsonl")
-    assert traces(values, places | elsewhere) == []
-    assert traces(values[:1], {"input": (folder / "input.jsonl").read_bytes()}) != []
-
-
-@pytest.mark.nightly
-def test_no_value_of_the_demo_is_in_logs_references_evidence_verdict_or_summary(bootstrap: str) -> None:
-    environment = os.environ | {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": bootstrap}
-    demo = [sys.executable, str(ROOT / "deploy" / "demo" / "run.py")]
-    done = subprocess.run(demo, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    assert done.returncode == 0
-    figures = {"standard output": done.stdout, "summary.json": (BUILT / "summary.json").read_bytes()}
-    wages = {str(record["lwage"]) for record in demo_inputs(BUILT)}
-    check_demo(BUILT, [wage for wage in wages if len(wage) >= 8], figures)
-    born = {message["after"]["patient"].get("birth_date") for message in demo_inputs(BUILT / "patients")}
-    # Published dates of birth are starts of years, and those of admission, starts of months.
-    exact = [date for date in born if date and not date.endswith("-01")]
-    published = (BUILT / "patients" / "output.jsonl").read_bytes()
-    check_demo(BUILT / "patients", exact, figures | {"output": published})

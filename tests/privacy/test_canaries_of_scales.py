@@ -22,8 +22,7 @@ from shoal.policy.schema import Document
 from support.attack_results import impossible
 from support.attacking import Release, Wire
 from support.canaries import every_logger_at_debug, traces
-from support.messages import Message
-from support.partition_tasks import START_MS, partition_task
+from support.partition_tasks import START_MS, Message, partition_task
 
 WHO, WARD, LEAF, REFUSED, MISFIT = "whoxq7canary", "wardxq7canary", "leafxq7canary", "jobxq7canary", "rankxq7canary"
 NESTED, BEFORE, DELETED, LARGE = "innerxq7canary", "beforexq7canary", "deletedxq7canary", "largexq7canary"

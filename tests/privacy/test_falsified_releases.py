@@ -73,11 +73,6 @@ def test_the_table_holds_the_catalogue_and_nothing_else() -> None:
         assert row.startswith(row_of(falsification, Judgement(0, (), "")).removesuffix("0 |  |"))
 
 
-def test_names_of_falsified_releases_are_unique() -> None:
-    labels = [label(falsification) for falsification in CATALOGUE]
-    assert len(set(labels)) == len(labels)
-
-
 # ---------------------------------------------------------------- fuzz
 
 

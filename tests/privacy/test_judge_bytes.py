@@ -89,17 +89,6 @@ def of_type(name: str, kind: pa.DataType) -> Callable[[pa.Table], bytes]:
     return lambda table: written(with_column(table, name, table[name].combine_chunks().cast(kind)))
 
 
-def with_first(name: str, value: Any) -> Callable[[pa.Table], bytes]:
-    """Write another value in the first row of a column."""
-
-    def change(table: pa.Table) -> bytes:
-        column = table[name].combine_chunks()
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        return written(with_column(table, name, pa.array([value, *column.to_pylist()[1:]], kind)))
-
-    return change
-
-
 def with_two_groups(table: pa.Table) -> bytes:
     file = io.BytesIO()
     with pq.ParquetWriter(file, table.schema) as writer:
@@ -117,19 +106,6 @@ OTHER_BYTES: dict[str, Callable[[pa.Table], bytes]] = {
 }
 """The same values in other bytes."""
 
-OTHER_VALUES: dict[str, tuple[str, Callable[[pa.Table], bytes]]] = {
-    "a mean out of bounds": ("bounds", with_first("age", 111)),
-    "no mean": ("grid", with_first("age", None)),
-    "another note": ("nothing_else", with_first("note", "note 99")),
-    "no date": ("nothing_else", with_first("seen", None)),
-    "binary notes": ("nothing_else", of_type("note", pa.binary())),
-}
-
-
-def test_the_release_of_the_product_holds(sound: Path) -> None:
-    found = judged(sound, sound / "out.parquet")
-    assert found.exit_code == 0, found.text()
-
 
 @pytest.mark.parametrize("change", OTHER_BYTES)
 def test_the_same_values_in_other_bytes_hold(sound: Path, tmp_path: Path, change: str) -> None:
@@ -138,15 +114,6 @@ def test_the_same_values_in_other_bytes_hold(sound: Path, tmp_path: Path, change
     (tmp_path / "out.parquet").write_bytes(content)
     found = judged(sound, tmp_path / "out.parquet")
     assert found.exit_code == 0, found.text()
-
-
-@pytest.mark.parametrize("change", OTHER_VALUES)
-def test_other_values_in_parquet_are_broken(sound: Path, tmp_path: Path, change: str) -> None:
-    check, falsified = OTHER_VALUES[change]
-    (tmp_path / "out.parquet").write_bytes(falsified(pq.read_table(sound / "out.parquet")))
-    found = judged(sound, tmp_path / "out.parquet")
-    assert found[check].status == "broken", found.text()
-    assert "p3" not in found.text()
 
 
 def test_a_release_of_parquet_is_judged_beside_a_copy_of_its_original(sound: Path, tmp_path: Path) -> None:
@@ -177,15 +144,6 @@ def test_what_is_not_parquet_is_refused(sound: Path, tmp_path: Path, broken: byt
         judged(sound, tmp_path / "out.parquet")
 
 
-def test_text_that_is_not_utf_8_is_refused(sound: Path, tmp_path: Path) -> None:
-    table = pq.read_table(sound / "out.parquet")
-    raw = pa.array([b"p\xff\xfe3"] * COUNT, pa.binary())
-    column = pa.StringArray.from_buffers(COUNT, raw.buffers()[1], raw.buffers()[2])
-    (tmp_path / "out.parquet").write_bytes(written(with_column(table, "note", column)))
-    with pytest.raises(InputError, match="not a readable Parquet file; write it again"):
-        judged(sound, tmp_path / "out.parquet")
-
-
 def test_columns_of_one_name_are_broken(sound: Path, tmp_path: Path) -> None:
     table = pq.read_table(sound / "out.parquet")
     (tmp_path / "out.parquet").write_bytes(written(table.append_column("age", table["income"])))
@@ -202,17 +160,15 @@ TEXT_ATTRIBUTES: dict[str, Any] = {
     "cost": {"role": "confidential", "type": "number"},
 }
 TEXT_ROWS = [("p0", 30, "é, x", 0), ("p1", 30, "y", 100), ("p2", 33, "z", 0.5), ("p3", 33, "z", 7)]
+PEOPLE: list[Any] = [dict(zip(TEXT_ATTRIBUTES, row, strict=True)) for row in TEXT_ROWS]
 EVIDENCE = '{"partition":0,"cluster":0,"offsets":[0,1]}\n{"partition":0,"cluster":1,"offsets":[2,3]}\n'
 
 
-def judged_text(folder: Path, name: str, content: bytes, **csv: Any) -> Verdict:
-    """Judge a release as CSV or JSON lines of four records of four people."""
-    (folder / "policy.yaml").write_text(
-        json.dumps({"attributes": TEXT_ATTRIBUTES, "privacy": {"k": 2}, "csv": {"output": csv}})
-    )
-    keys = ("who", "age", "note", "cost")
-    lines = (json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in TEXT_ROWS)
-    (folder / "in.jsonl").write_text("".join(lines))
+def judged_text(folder: Path, name: str, content: bytes, original: list[Any] = PEOPLE, **sections: Any) -> Verdict:
+    """Judge a release of four records of four people under a policy with these further sections."""
+    document = {"attributes": TEXT_ATTRIBUTES, "privacy": {"k": 2}, **sections}
+    (folder / "policy.yaml").write_text(json.dumps(document))
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in original))
     (folder / "evidence").write_text(EVIDENCE)
     (folder / name).write_bytes(content)
     policy = Policy.load(folder / "policy.yaml")
@@ -226,36 +182,22 @@ LINES = (
 CELLS = 'age,note,cost\n30,"é, x",0\n30,y,100\n33,z,0.5\n33,z,7\n'.encode()
 
 
-@pytest.mark.parametrize(("name", "content"), [("out.jsonl", LINES), ("out.csv", CELLS)])
-def test_sound_text_holds(tmp_path: Path, name: str, content: bytes) -> None:
-    found = judged_text(tmp_path, name, content)
-    assert found.exit_code == 0, found.text()
-
-
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
         ("out.jsonl", b'"cost":7}\n', b'"cost":7}\n \t'),
         ("out.jsonl", b'"cost":100}', b'"cost":100} '),
         ("out.jsonl", b'"cost":100', b'"cost":1e2'),
-        ("out.jsonl", b'"cost":100', b'"cost":100.0'),
         ("out.jsonl", b'"cost":0}', b'"cost":-0.0}'),
         ("out.jsonl", "é".encode(), b"e\xcc\x81"),
         ("out.jsonl", "é".encode(), b"\xe0\x83\xa9"),
         ("out.csv", b"33,z,7\n", b"33,z,7\n\n"),
-        ("out.csv", b"33,z,7\n", b"\n33,z,7\n"),
         ("out.csv", b"33,z,7\n", b"33,z,7\r\n"),
-        ("out.csv", b"33,z,7\n", b"33,z,7 \n"),
         ("out.csv", b"33,z,7\n", b'33,z,"7"\n'),
         ("out.csv", b"33,z,7\n", b"33,z,7.0\n"),
-        ("out.csv", b"33,z,7\n", b"33,z,07\n"),
-        ("out.csv", b"33,z,7\n", b"33,z,+7\n"),
         ("out.csv", b"30,y,100\n", b"30,y,1e2\n"),
         ("out.csv", b"age,note,cost\n", b"\xef\xbb\xbfage,note,cost\n"),
         ("out.csv", b"age,note,cost\n", b'"age",note,cost\n'),
-        ("out.csv", b"age,note,cost\n", b"age,note,cost\r\n"),
-        ("out.csv", b"age,note,cost\n", b"age,note,cost \n"),
-        ("out.csv", b"age,note,cost\n", b"\nage,note,cost\n"),
     ],
 )
 def test_text_that_is_spelled_otherwise_is_broken(tmp_path: Path, name: str, before: bytes, after: bytes) -> None:
@@ -267,43 +209,28 @@ def test_text_that_is_spelled_otherwise_is_broken(tmp_path: Path, name: str, bef
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
 def test_every_encoding_of_the_policy_is_read(tmp_path: Path, encoding: str) -> None:
-    text = CELLS.decode()
-    found = judged_text(tmp_path, "out.csv", text.encode(encoding), encoding=encoding)
+    text, csv = CELLS.decode(), {"output": {"encoding": encoding}}
+    found = judged_text(tmp_path, "out.csv", text.encode(encoding), csv=csv)
     assert found.exit_code == 0, found.text()
-    found = judged_text(tmp_path, "out.csv", text.replace("33,z,7", "33,z,8").encode(encoding), encoding=encoding)
+    found = judged_text(tmp_path, "out.csv", text.replace("33,z,7", "33,z,8").encode(encoding), csv=csv)
     assert found.exit_code == 1, found.text()
 
 
 @pytest.mark.parametrize("line_end", ["crlf", "cr"])
 def test_other_line_ends_of_the_policy_are_judged_too(tmp_path: Path, line_end: str) -> None:
     end = {"crlf": b"\r\n", "cr": b"\r"}[line_end]
-    sound = CELLS.replace(b"\n", end)
-    found = judged_text(tmp_path, "out.csv", sound, line_end=line_end)
+    sound, csv = CELLS.replace(b"\n", end), {"output": {"line_end": line_end}}
+    found = judged_text(tmp_path, "out.csv", sound, csv=csv)
     assert found.exit_code == 0, found.text()
     for falsified in (sound + end, sound[: -len(end)] + b"\n", sound.replace(b"33", b"\n33", 1)):
-        found = judged_text(tmp_path, "out.csv", falsified, line_end=line_end)
+        found = judged_text(tmp_path, "out.csv", falsified, csv=csv)
         assert found.exit_code == 1, found.text()
 
 
 # ---------------------------------------------------------------- exports of topics
 
-ORIGINAL_LINES = [
-    {"partition": 0, "offset": offset, "value": json.dumps(dict(zip(("who", "age", "note", "cost"), row, strict=True)))}
-    for offset, row in enumerate(TEXT_ROWS)
-]
+MESSAGES = [{"partition": 0, "offset": offset, "value": json.dumps(one)} for offset, one in enumerate(PEOPLE)]
 EXPORTED = [{"partition": 0, "value": line} for line in LINES.decode().splitlines()]
-
-
-def judged_export(folder: Path, content: str) -> Verdict:
-    """Judge an export of a topic with the same records."""
-    (folder / "policy.yaml").write_text(
-        json.dumps({"attributes": TEXT_ATTRIBUTES, "privacy": {"k": 2}, "stream": {"delta": 4}})
-    )
-    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ORIGINAL_LINES))
-    (folder / "evidence").write_text(EVIDENCE)
-    (folder / "out.jsonl").write_text(content, encoding="utf-8")
-    policy = Policy.load(folder / "policy.yaml")
-    return verify(policy, folder / "in.jsonl", folder / "out.jsonl", folder / "evidence")
 
 
 def compact(line: object, *, ascii_only: bool = False) -> str:
@@ -316,44 +243,13 @@ def compact(line: object, *, ascii_only: bool = False) -> str:
         [json.dumps(line) for line in EXPORTED],
         [json.dumps(line, ensure_ascii=False) for line in EXPORTED],
         [compact(line) for line in EXPORTED],
-        [compact(line, ascii_only=True) for line in EXPORTED],
         [json.dumps(dict(reversed(line.items()))) for line in EXPORTED],
         [json.dumps(line | {"key": None, "headers": []}) for line in EXPORTED],
-        [json.dumps({"headers": None} | line) for line in EXPORTED],
-        [json.dumps({"headers": {}} | line) for line in EXPORTED],
         [json.dumps(EXPORTED[0]), *(compact(line, ascii_only=True) + " \r" for line in EXPORTED[1:])],
         [json.dumps(EXPORTED[0] | {"key": None}), *(compact(dict(reversed(line.items()))) for line in EXPORTED[1:])],
     ],
 )
 def test_an_export_in_any_form_holds(tmp_path: Path, lines: list[str]) -> None:
-    found = judged_export(tmp_path, "".join(line + "\n" for line in lines))
-    assert found.exit_code == 0, found.text()
-    assert judged_export(tmp_path, "\n".join(lines)).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("number", "change"),
-    [
-        (3, lambda line: line.replace('"partition":0', '"partition":0e0')),
-        (3, lambda line: line.replace('"partition":0', '"partition":"0"')),
-        (3, lambda line: line[:-1] + ',"offset":3}'),
-        (3, lambda line: line + "\n"),
-        (4, lambda line: line + "\n\n"),
-    ],
-)
-def test_lines_that_are_none_of_an_export_are_refused(
-    tmp_path: Path, number: int, change: Callable[[str], str]
-) -> None:
-    lines = [compact(line) for line in EXPORTED]
-    changed = change(lines[number - 1])
-    assert changed != lines[number - 1]
-    lines[number - 1] = changed
-    with pytest.raises(InputError, match=r"line [1-5]: .*export again"):
-        judged_export(tmp_path, "".join(line + "\n" for line in lines))
-
-
-def test_an_export_that_shows_keys_and_headers_was_examined_for_them(tmp_path: Path) -> None:
-    plain = judged_export(tmp_path, "".join(json.dumps(line) + "\n" for line in EXPORTED))
-    assert "envelope" not in {check.name for check in plain.checks}
-    shown = "".join(json.dumps(line | {"key": None, "headers": []}) + "\n" for line in EXPORTED)
-    assert judged_export(tmp_path, shown)["envelope"].status == "holds"
+    for content in ("".join(line + "\n" for line in lines), "\n".join(lines)):
+        found = judged_text(tmp_path, "out.jsonl", content.encode(), MESSAGES, stream={"delta": 4})
+        assert found.exit_code == 0, found.text()

@@ -64,16 +64,6 @@ def test_the_points_of_security_md_that_the_page_names_exist() -> None:
     assert {number for numbers in named for number in re.split(", ", numbers)} <= set(listed)
 
 
-def test_a_page_gives_back_the_rows_it_was_written_from() -> None:
-    rows = [
-        Row("R1", "a name", "a clock", "0.100 ± 0.010", "0.100 + 3 s.e.", "", "1/k", "tests/x.py::test_y"),
-        Row("R9", "a reason", "", "", "", "", "", "tests/x.py::test_z"),
-    ]
-    text = page(rows)
-    for row in rows:
-        assert row.test in text
-
-
 def test_a_success_above_its_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("support.attack_results.ROWS", tmp_path)
     for name in ("_collected", "_not_returned"):

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.formats import Block, JsonDecoder, JsonEncoder
 from shoal.policy import Policy
-from support.making import SUBJECT, policy_of, quasi, unchanged_field
-from support.paths import with_paths
+from support.making import SUBJECT, policy_of, quasi, unchanged_field, with_paths
 
 pytestmark = pytest.mark.property
 

@@ -27,8 +27,7 @@ from shoal.policy import PerSubject, Policy
 from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster, spreads
 from support.by_night import at_night
-from support.messages import Message
-from support.partition_tasks import partition_task
+from support.partition_tasks import Message, partition_task
 
 pytestmark = pytest.mark.property
 

@@ -23,8 +23,7 @@ from shoal.policy import Policy
 from shoal.streams import DecidedCluster
 from support.by_night import at_night
 from support.kafka_broker import wait_until
-from support.messages import Message
-from support.partition_tasks import partition_task
+from support.partition_tasks import Message, partition_task
 
 pytestmark = pytest.mark.property
 

@@ -23,11 +23,7 @@ Firing = tuple[str, str]
 
 @dataclass(frozen=True)
 class Case:
-    """What is scraped, and which alerts fire then.
-
-    ``series`` are the samples of each series, one a minute, in the notation of promtool. In the minutes of ``firing``
-    these alerts fire and no others. ``shown`` are labels and summary of the only one that fires in the last of them.
-    """
+    """Series, one sample a minute in promtool's notation; which alerts fire when, and what the last shows."""
 
     series: Series
     firing: Mapping[int, str]

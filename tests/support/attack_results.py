@@ -31,10 +31,7 @@ WRITING = "SHOAL_PRIVACY_TABLE"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one test has found about one attack. ``success`` and ``bound`` are as printed; both empty if impossible.
-
-    ``rule`` is empty where it does not matter which one decides: what such a row says was found under ``auto``.
-    """
+    """What one test has found about one attack, as printed; success and bound are empty if it is impossible."""
 
     attack: str
     name: str
@@ -64,15 +61,7 @@ def measured(
     beside: str = "",
     rule: str = "",
 ) -> None:
-    """Enter the success of a simulated attacker, and assert that it is not above the bound.
-
-    ``name`` says what is attacked and how, in a few constant words; with ``attack`` it is the key of the row. ``knows``
-    is what the attacker knows in addition to the output, the code and the policy. ``success`` is a share of targets, or
-    whatever ``name`` says; of a sample, each target's own, it is their mean, with its standard error. Asserted is
-    success <= bound + 3 ``error``; the bound is None where Shoal guarantees nothing: SECURITY.md must say so, and
-    ``source`` where. ``beside`` is another figure for comparison, in words. ``rule`` is the rule, if the figure depends
-    on it: one column of the page.
-    """
+    """Enter the success of an attacker (a share, or of each target) and assert: success <= bound + 3 ``error``."""
     if not isinstance(success, float | int):
         error = standard_error(success)
         success = float(np.mean(success))

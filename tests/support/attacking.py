@@ -20,8 +20,7 @@ from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
-from support.messages import Message
-from support.partition_tasks import START_MS, TopicSink, partition_task
+from support.partition_tasks import START_MS, Message, TopicSink, partition_task
 from support.published_data import read_rows
 
 Record = dict[str, Any]

@@ -20,7 +20,7 @@ from typing import Any
 from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.messages import Message
+from support.partition_tasks import Message
 from support.scale_shape import ScaleShape
 from support.topic_runs import run_topic
 

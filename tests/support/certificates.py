@@ -48,10 +48,7 @@ class Authority:
     def issue(
         self, common: str, *, valid: dt.timedelta = 7 * DAY, begins: dt.timedelta = -DAY, password: str | None = None
     ) -> tuple[Path, Path]:
-        """Return the files of a certificate for this name and 127.0.0.1, and of its private key.
-
-        It is valid from ``begins`` to ``valid`` from now. With ``password`` the key is encrypted.
-        """
+        """Return the files of a certificate for this name and 127.0.0.1, and of its key, encrypted with a password."""
         key = ec.generate_private_key(ec.SECP256R1())
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         names = x509.SubjectAlternativeName([x509.DNSName("localhost"), address])

@@ -39,15 +39,7 @@ class Ended:
 def run_command(
     *arguments: str, stdin: bytes = b"", folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Ended:
-    """Run a command and return what it wrote and its exit code.
-
-    What a command sets for its process is set back afterwards: signals, hooks for uncaught exceptions, logs, standard
-    streams, working folder, environment. Standard input is a pipe; standard output and standard error are files. Tests
-    of signals, of closed pipes, and of what the interpreter does before or after `main` start a process instead.
-    The lines on compilation are left out.
-
-    ``environment`` has variables beside those of this process, of which none that begins with ``SHOAL_`` is passed on.
-    """
+    """Run a command; what it sets for its process is set back, and lines on compilation are left out."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
     with ExitStack() as stack:
         out, error = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
@@ -179,8 +171,5 @@ class FollowingThread:
 
 
 def on_full_disk(room: int) -> list[str]:
-    """Return the beginning of a command in which no file grows beyond ``room`` bytes.
-
-    Python would also cut off the bytecode that it keeps, and no later process could import it.
-    """
+    """Return the beginning of a command in which no file grows beyond ``room`` bytes; bytecode is not written."""
     return ["prlimit", f"--fsize={room}", "--", "env", "PYTHONDONTWRITEBYTECODE=1"]

@@ -18,12 +18,7 @@ LOCKS = Path(tempfile.gettempdir()) / f"shoal-kernels-{os.getuid()}"
 
 
 def compile_once() -> None:
-    """Let `Dispatcher.compile` of numba hold a lock of its function, shared by all processes.
-
-    A kernel is compiled with the kernels that it calls, so that a process holds several locks. They are taken in the
-    order of calls, and kernels do not call each other in a circle: no two processes wait for each other. The lock of
-    the process comes before that of the file, for the same reason among threads.
-    """
+    """Let each process hold a lock of the function that numba compiles; kernels call each other in no circle."""
     LOCKS.mkdir(exist_ok=True)
     plain: Callable[[Any, Any], Any] = dispatcher.Dispatcher.compile
 

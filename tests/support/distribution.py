@@ -36,10 +36,7 @@ EARLY_SHARE = 0.7
 
 
 def mixed(waiting: Sequence[Item], others: Sequence[Item]) -> list[Item]:
-    """Return all tests, those that wait for a broker spread evenly over the first ones; each kind keeps its order.
-
-    Several that wait at the same time leave the processor idle, and one that begins last makes all processes wait.
-    """
+    """Spread tests that wait for a broker evenly over the first others: many at a time leave the processor idle."""
     end = EARLY_SHARE * len(others)
     places = [end * (number + 0.5) / len(waiting) for number in range(len(waiting))]
     keyed = [*zip(places, waiting, strict=True), *((float(number), one) for number, one in enumerate(others))]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,29 +10,15 @@ from support.faulty_workers import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "tools" / "debian"
-BUILD = ROOT / "build" / "faketime"
 NAME = "faketime/libfaketime.so.1"
-INSTALL = "install libfaketime, on Debian: apt-get install faketime"
 
 
 def library() -> Path:
-    """Return the library: the installed one, that of `make tools`, or that of a Debian package, downloaded once."""
-    for folder in (Path("/usr/lib"), Path("/usr/local/lib"), TOOLS, BUILD):
-        found = sorted(folder.glob(f"**/{NAME}"))
-        if found:
-            return found[0]
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise AssertionError(INSTALL)
-    BUILD.mkdir(parents=True, exist_ok=True)
-    _run("apt-get", "download", "libfaketime")
-    _run("dpkg-deb", "-x", *(str(package) for package in BUILD.glob("libfaketime_*.deb")), str(BUILD))
-    (found_here,) = BUILD.glob(f"**/{NAME}")
-    return found_here
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stderr[-1000:]}\n{INSTALL}"
+    """Return the library: the installed one, or that of `make tools`."""
+    folders = (Path("/usr/lib"), Path("/usr/local/lib"), TOOLS)
+    found = [path for folder in folders for path in sorted(folder.glob(f"**/{NAME}"))]
+    assert found, "libfaketime is missing: run `make tools`"
+    return found[0]
 
 
 @dataclass(frozen=True)

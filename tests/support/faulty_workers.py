@@ -23,6 +23,7 @@ from shoal.policy import Policy
 from support.canaries import traces
 from support.forked import ForkedProcess, fork_program
 from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_for, wait_until
+from support.running import SIDE
 
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
@@ -31,7 +32,6 @@ WARDS = ("eye", "eye", "ear", "eye", "ear", "nose", "nose")
 SHARES = {"eye": 0.5, "ear": 0.3, "nose": 0.2}
 """The reference that clusters are compared with where values are protected."""
 PROTECTION = {"l": 2, "t": 0.35, "max_value_share": 0.6}
-SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
 @dataclass
@@ -179,10 +179,7 @@ class Deployment:
         has_copy: bool = False,
         **stream: Any,
     ) -> Self:
-        """Create the topics, with these configs and on these brokers by their role.
-
-        ``privacy``, ``kafka`` and ``stream`` are added to the sections of the policy.
-        """
+        """Create topics, with configs and brokers by role; ``privacy``, ``kafka``, ``stream`` go into the policy."""
         topics = {}
         for name in ("input", *SIDE):
             count = partitions if name in {"input", "output"} else 2
@@ -245,10 +242,7 @@ class Deployment:
         )
 
     async def read(self, topic: str) -> list[Message]:
-        """All committed messages of a topic; those of the last call are not read again.
-
-        If no broker answers, these are returned.
-        """
+        """Return the committed messages of a topic, or those of the last call if no broker answers."""
         known = self.known.get(topic, [])
         with contextlib.suppress(KafkaError):
             self.known[topic] = await read_all(self.bootstrap, topic, known=known)

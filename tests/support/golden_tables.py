@@ -20,11 +20,7 @@ def columns_of(folder: Path, table: str, names: Iterable[str]) -> Float64Matrix:
 
 
 def standardised(folder: Path, name: str) -> Float64Matrix:
-    """Return a table as z-scores, divided by the population's standard deviation.
-
-    All 13 attributes of ``census`` and ``tarragona``; of ``eia`` UTILITYID and the ten of revenue and sales: with
-    these, and with this deviation, the published figures come out.
-    """
+    """Return a table as z-scores of the population; of ``eia`` UTILITYID and the ten of revenue and sales."""
     names = list(read_rows(folder, name)[0])
     if name == "eia":
         names = ["UTILITYID", *names[names.index("RESREVENUE") :]]

@@ -74,10 +74,7 @@ async def admin(bootstrap: str) -> AsyncIterator[Any]:
 
 
 async def forget_members(bootstrap: str, group: str) -> None:
-    """Remove the members of a group that were killed, for which a drain would wait until their session timeout.
-
-    A broker that cannot answer now, or that never had a group, is left alone: the drain waits then.
-    """
+    """Remove killed members of a group, for which a drain would wait; a broker that cannot answer is left alone."""
     async with admin(bootstrap) as client:
         with contextlib.suppress(KafkaError):
             coordinator = await client.find_coordinator(group)
@@ -94,10 +91,7 @@ async def create_topic(
     name: str | None = None,
     replicas: Sequence[int] = (),
 ) -> str:
-    """Create a topic (of a random name) and wait until its partitions have leaders.
-
-    It has up to three replicas, or those on these brokers, of which the first one leads.
-    """
+    """Create a topic with up to three replicas, or on these brokers, and wait until its partitions have leaders."""
     topic, given = name or f"test-{uuid.uuid4().hex[:12]}", dict(configs or {})
     async with admin(bootstrap) as client:
         new = NewTopic(topic, partitions, min(3, len(client._client.cluster.brokers())), topic_configs=given)
@@ -130,10 +124,7 @@ async def produce(
     abort: bool = False,
     **options: Any,
 ) -> list[tuple[int, int]]:
-    """Send messages in order; with a ``transactional_id`` in one transaction, which ``abort`` takes back.
-
-    Returns the partition and the offset of each message. ``options`` go to the producer.
-    """
+    """Send messages in order, in a transaction if it has an id; return (partition, offset) of each."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, **options) as producer:
         if transactional_id is not None:
             await producer.begin_transaction()
@@ -170,10 +161,7 @@ async def open_transaction(
 
 
 async def _have_markers(bootstrap: str, topic: str, record_ids: list[tuple[int, int]]) -> bool:
-    """Whether an offset, such as that of the transaction marker, follows each message.
-
-    Kafka acknowledges the end of a transaction a moment before readers can see it.
-    """
+    """Whether an offset follows each message: Kafka acknowledges the end of a transaction before it can be seen."""
     ends = await end_offsets(bootstrap, topic, "read_uncommitted")
     return all(ends[partition] > offset + 1 for partition, offset in record_ids)
 
@@ -206,11 +194,7 @@ async def _reading(bootstrap: str, isolation: Isolation) -> AsyncIterator[Any]:
 async def read_all(
     bootstrap: str, topic: str, isolation: Isolation = "read_committed", known: Sequence[Message] = ()
 ) -> list[Message]:
-    """Read a topic from its beginning to where it ends now, ordered by partition and offset.
-
-    Records that another producer has just committed may appear a moment later: `read_until` waits for them.
-    ``known`` is what an earlier call with the same arguments returned; these messages are not read again.
-    """
+    """Read a topic to its present end, ordered by partition and offset; ``known`` messages are not read again."""
     async with _reading(bootstrap, isolation) as consumer:
         assigned = await _partitions(consumer, topic)
         consumer.assign(assigned)
@@ -228,18 +212,6 @@ async def read_all(
     return sorted(found, key=lambda message: message[:2])
 
 
-async def read_until(
-    bootstrap: str, topic: str, count: int, isolation: Isolation = "read_committed", timeout_s: float = 30.0
-) -> list[Message]:
-    """Read a topic repeatedly until it has at least so many messages."""
-
-    async def enough() -> list[Message]:
-        found = await read_all(bootstrap, topic, isolation)
-        return found if len(found) >= count else []
-
-    return await wait_until(enough, timeout_s, f"{count} messages in {topic}") if count else []
-
-
 @overload
 async def wait_until(
     condition: Callable[[], Awaitable[Truth]], timeout_s: float = 30.0, what: str = "the condition"
@@ -255,11 +227,7 @@ async def wait_until(
     timeout_s: float = 30.0,
     what: str = "the condition",
 ) -> Truth:
-    """Wait until a condition (plain or async) is true and return what it said.
-
-    A condition is evaluated the more seldom, the longer it has been waited for: many of them read from the broker.
-    One evaluation counts as `LONGEST_EVALUATION_S` at most: a machine that stood still for a minute is not a failure.
-    """
+    """Wait until a condition (plain or async) is true; one evaluation counts as `LONGEST_EVALUATION_S` at most."""
     waited = 0.0
     while True:
         began = time.monotonic()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from shoal.policy import Policy
@@ -50,3 +52,13 @@ def message(**changes: Any) -> dict[str, Any]:
 
 def encoded(*records: dict[str, Any]) -> list[bytes | None]:
     return [json.dumps(record).encode() for record in records]
+
+
+def with_paths(policy: Policy, missing: Collection[str] = (), **paths: str | tuple[str, ...]) -> Policy:
+    """Return a policy with other paths; the attributes in ``missing`` may be absent."""
+    split = {name: tuple(path.split(".")) if isinstance(path, str) else path for name, path in paths.items()}
+    attributes = tuple(
+        replace(one, path=split.get(one.name, one.path), missing="group" if one.name in missing else one.missing)
+        for one in policy.attributes
+    )
+    return replace(policy, attributes=attributes)

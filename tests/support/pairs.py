@@ -11,11 +11,7 @@ Choice: TypeAlias = tuple[int, int]
 
 
 def all_pairs(*factors: Sequence[Hashable]) -> list[tuple[Any, ...]]:
-    """Return rows, one value of each factor, such that any two values of two factors occur together in a row.
-
-    Greedy: each row begins with a pair that is still missing and takes for every other factor the value that adds the
-    most missing pairs. The same factors give the same rows.
-    """
+    """Return rows, one value of each factor, so that each two values of two factors occur together (greedy)."""
     missing = {
         pair: None  # a set that keeps its order
         for one, other in combinations(range(len(factors)), 2)

@@ -1,4 +1,4 @@
-"""A partition task without a broker, and what it publishes."""
+"""A partition task without a broker, its messages, and what it publishes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
 
 START_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Message:
+    """A consumed message as the partition task needs it; the timestamp is in ms."""
+
+    offset: int
+    timestamp: int
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass

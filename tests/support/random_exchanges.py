@@ -11,10 +11,7 @@ from shoal.tables.repair import CodedRecords, exchange_categories, repair_subjec
 
 @dataclass(frozen=True)
 class RandomPartition:
-    """Records with numbers, codes and subjects, and a partition of them into clusters of k to 2k - 1.
-
-    ``subjects`` is empty if each record has its own.
-    """
+    """Records and a partition of them into clusters of k to 2k - 1; no ``subjects``: each record has its own."""
 
     k: int
     rows: Float64Matrix
@@ -42,11 +39,7 @@ class RandomPartition:
 
 
 def random_partition(random: np.random.Generator, most: int = 40, *, ties: bool = False) -> RandomPartition:
-    """Return a random partition of up to ``most`` records; with ``ties``, many losses are equal.
-
-    Without ties, records have a number at least, and k is 3 at least: of two pairs, it is the same to swap the first
-    records or the second ones.
-    """
+    """Return a random partition; with ``ties`` many losses are equal, without them k is 3 and d 1 at least."""
     k = int(random.integers(2 if ties else 3, 6))
     n, c = int(random.integers(k, most + 1)), int(random.integers(0, 4))
     d = int(random.integers(0 if ties else 1, 3))

@@ -11,8 +11,7 @@ from random import Random
 from typing import Any
 
 from shoal.policy import Attribute, MessagePart, Policy, Role
-from support.random_policies import START_MS
-from support.random_scales import value_of, values_of
+from support.random_policies import START_MS, value_of, values_of
 
 __all__ = ["message_of", "random_records", "respelled", "spoiled", "write_csv", "write_parquet"]
 

@@ -28,10 +28,7 @@ async def kill_repeatedly(
     before_kill: Callable[[int], Awaitable[None]] = no_other_fault,
     step: int = STEP,
 ) -> tuple[int, int]:
-    """Kill workers in turn, each time after ``step`` more records; return how many were killed in which way.
-
-    ``before_kill`` is awaited with the number of each kill after the first two.
-    """
+    """Kill workers in turn after ``step`` more records each; return how many died inside and outside transactions."""
     workers = [deployment.worker(f"w{number}") for number in range(2)]
     by_itself = by_signal = 0
     try:

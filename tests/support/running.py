@@ -249,10 +249,7 @@ class Stage:
         return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
     async def drained(self, record_ids: Collection[tuple[int, int]] = ()) -> None:
-        """Release or suppress all held records, after all workers have ended or were killed.
-
-        Check that each of these records has an outcome, and that none has two.
-        """
+        """Release or suppress all held records when no worker runs; each of these has one outcome then."""
         await forget_members(self.bootstrap, self.group)
         async with self.run(StartOptions(reset="earliest", drain=True)) as last:
             await last.ended()
@@ -270,10 +267,7 @@ class Stage:
         program: Sequence[str] = (str(SHOAL),),
         **environment: str,
     ) -> Process:
-        """Start a command of the service over the stage's policy; ``program`` stands for ``shoal``.
-
-        It is a file with code of Python, or an interpreter with its arguments, which is started anew.
-        """
+        """Start a command over the stage's policy; ``program`` stands for ``shoal``: a file, or an interpreter."""
         kafka = {"BOOTSTRAP_SERVERS": self.bootstrap} | environment
         given = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_KAFKA__")}
         out, log = self.folder / f"{name}.out", self.folder / f"{name}.log"

@@ -104,11 +104,7 @@ COLUMNS: Columns = {
 
 @dataclass(frozen=True)
 class ScaleShape:
-    """The rows of a release with an attribute of every scale.
-
-    ``broken`` returns the limits that a cluster exceeds, from the true values of ``ill`` in it and in all clusters.
-    ``truth`` has the true value by tag.
-    """
+    """The rows of a release; ``broken`` says which limits values exceed, ``truth`` has the true value by tag."""
 
     is_csv: bool
     is_table: bool

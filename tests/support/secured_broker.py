@@ -1,10 +1,12 @@
-"""A broker with TLS, SASL and ACLs, and the ACLs of one user."""
+"""A broker of a test's own, which may be stopped and started again, also one with TLS, SASL and ACLs."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import json
+import os
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,9 +14,63 @@ from pathlib import Path
 
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from support.certificates import Authority
-from support.kafka_broker import admin, load_local
-from support.private_broker import PrivateBroker
+from support.kafka_broker import admin, load_local, wait_until
 from support.running import Stage
+
+QUICK = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=200")
+
+
+@dataclass
+class PrivateBroker:
+    """A broker of a test's own, which may be paused, stopped, and started again where it was."""
+
+    home: Path
+    bootstrap: str
+    pid: int
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def is_gone(self) -> bool:
+        return load_local().running(self.home) is None
+
+    async def start_again(self, *settings: str) -> None:
+        """Start it with the same data on the same port, which the local broker itself never does."""
+        await wait_until(self.is_gone, what="the end of the broker")
+
+        def is_back() -> bool:
+            # It ends at once if the port is that of a connection of another process at this moment.
+            if self.is_gone():
+                self.pid = load_local().again(self.home, (*QUICK, *settings)).pid
+            return bool(load_local().answers(self.bootstrap))
+
+        # Its former process is waited for as long as that.
+        await wait_until(is_back, 60, "the broker")
+
+
+@contextlib.contextmanager
+def private_broker(home: Path, *settings: str) -> Iterator[PrivateBroker]:
+    """Start a broker with its data in a folder, and stop it at the end, also while it is paused."""
+    local = load_local()
+    found = local.up(home, settings=settings)
+    one = PrivateBroker(home, found.bootstrap, found.pid)
+    try:
+        yield one
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            one.resume()
+        one.stop(signal.SIGKILL)
+        local.down(home)
+
+
+# ---------------------------------------------------------------- TLS, SASL and ACLs
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 """Resource types of Kafka's protocol."""
@@ -83,11 +139,7 @@ def unsigned_token(user: str, seconds: float = 3600.0) -> str:
 
 
 def broker_settings(authority: Authority, session_ms: int = 0, client_auth: str = "required") -> Iterator[str]:
-    """Yield lines of server.properties for listeners with TLS, SASL and ACLs.
-
-    A client with SASL must authenticate itself again within ``session_ms``; 0: it need not. With ``client_auth`` "none"
-    the listener SSL takes clients without a certificate; each is the superuser.
-    """
+    """Yield lines of server.properties for TLS, SASL (again within ``session_ms``, 0: never) and ACLs."""
     certificate, key = authority.issue("broker")
     store = authority.folder / "broker-store.pem"
     store.write_bytes(key.read_bytes() + certificate.read_bytes())

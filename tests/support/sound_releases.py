@@ -16,11 +16,9 @@ from shoal.errors import AnonymityViolation, ConfigError, InputError
 from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
 from shoal.policy import MessagePart, Policy
 from shoal.policy.schema import Document as Schema
-from support.messages import Message
+from support.partition_tasks import Message
 from support.random_originals import message_of, random_records, respelled, spoiled, write_csv, write_parquet
-from support.random_policies import START_MS, Document, Kind, random_document
-from support.random_protection import with_protection
-from support.random_scales import value_of, with_scales
+from support.random_policies import START_MS, Document, Kind, random_document, value_of, with_protection, with_scales
 from support.topic_runs import run_topic
 
 __all__ = ["SoundRelease", "no_disk", "sound_release"]

@@ -1,10 +1,10 @@
 """A Faust app with a stage, configured by its environment: ``python stage_app.py worker`` as Faust users do.
 
 STAGE_FORM is ``to`` (published by the stage) or ``iterator``: each cluster is noted in STAGE_HANDED when it is dealt
-with, without a transaction. STAGE_PAUSE_S is how long that takes (or a look at what was published), STAGE_LATE_S how
-long the agent does something else first, STAGE_FAIL_AT the number of a cluster at which it fails once, STAGE_LEAVE how
-it leaves its loop at the first one, STAGE_KIND the type of values, STAGE_START where to begin, STAGE_HTTP where metrics
-are. STAGE_OTHER is a topic with a stage of its own, that begins STAGE_OTHER_LATE_S late. DIE_AT as in `worker.py`.
+with, without a transaction. STAGE_PAUSE_S is how long that takes, STAGE_LATE_S how long the agent does something else
+first, STAGE_FAIL_AT the number of a cluster at which it fails once, STAGE_LEAVE how it leaves its loop at the first
+one, STAGE_KIND the type of values, STAGE_START where to begin, STAGE_HTTP where metrics are. STAGE_OTHER is a topic
+with a stage of its own, that begins STAGE_OTHER_LATE_S late. DIE_AT as in `worker.py`.
 """
 
 from __future__ import annotations
@@ -73,8 +73,6 @@ async def publish(stream: Any) -> None:
     if FORM == "to":
         async for cluster in anonymize(stream, POLICY, to=OUTPUT, start=START, http=HTTP):
             assert cluster.size >= POLICY.k
-            if PAUSE_S:
-                await asyncio.sleep(PAUSE_S)
     else:
         await iterate(stream)
     if LEAVE == "for something else":

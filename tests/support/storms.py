@@ -160,10 +160,7 @@ async def storm(
     make: Callable[[Worker], Worker] | None = None,
     **options: Any,
 ) -> AsyncIterator[Storm]:
-    """Start a cluster and workers over it; all are stopped at the end.
-
-    ``make`` replaces each worker before it starts. ``options`` are those of `Deployment.create`.
-    """
+    """Run workers, which ``make`` may replace, over a cluster; ``options`` are those of `Deployment.create`."""
     with cluster(folder / "kafka", settings, change) as brokers:
         deployment = await Deployment.create(brokers.bootstrap, folder, partitions=partitions, **options)
         async with feeder(brokers.bootstrap) as producer:

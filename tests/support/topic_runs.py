@@ -12,8 +12,7 @@ from shoal.kafka.offsets import OffsetState
 from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from support.messages import Message
-from support.partition_tasks import TopicSink, partition_task
+from support.partition_tasks import Message, TopicSink, partition_task
 
 START_S = 1_700_000_100.0
 """Wall-clock time of the first poll (s)."""
@@ -46,10 +45,7 @@ class _Sink(TopicSink):
 def run_topic(
     policy: Policy, messages: Mapping[int, Sequence[Message]], step: int, *, drains: bool
 ) -> dict[str, list[bytes]]:
-    """Let the messages of each partition through its task, ``step`` a poll, after which a transaction is due.
-
-    At the end the rest is released or suppressed if it ``drains``; otherwise it stays held.
-    """
+    """Pass messages through tasks, ``step`` a poll; at the end the rest leaves if it ``drains``, or is held."""
     topics: dict[str, list[bytes]] = {name: [] for name in _TOPICS.values()}
     asyncio.run(_run(policy, messages, step, topics, drains=drains))
     return topics

@@ -40,12 +40,7 @@ _GRADES: dict[str, tuple[Any, ...]] = {grade: (grade, f" {grade}") for grade in 
 
 @dataclass(frozen=True)
 class ValueLimit:
-    """Options of a policy, values of the attribute ``ill``, and a check of the truth.
-
-    ``spellings`` says for each true value how it may be written. ``faults`` returns the limits that a cluster exceeds,
-    from its true values and the shares that they are compared with: the reference, empty in a table that is compared
-    with itself.
-    """
+    """Options, spellings of each true value, and the limits that true values exceed beside compared shares."""
 
     privacy: Mapping[str, Any] = field(default_factory=dict)
     attribute: Mapping[str, Any] = field(default_factory=dict)

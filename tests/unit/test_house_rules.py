@@ -88,17 +88,16 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
 
 PLANTED = {
     "tests/unit/test_x.py": [
-        "ROOT = Path(__file__).resolve().parents[2]\nDATA = ROOT.parent / 'data'",
-        "DATA = Path(__file__).parents[3] / 'data'",
-        "HERE = Path(__file__).parent\n\ndef data():\n    return HERE.parents[2]",
+        "ROOT = Path(__file__).resolve().parents[2]\nDATA = ROOT{dots}parent / 'data'",
+        "DATA = Path(__file__){dots}parents[3] / 'data'",
         "def data():\n    return ROOT / '.{dots}'",
         "DATA = '.{dots}/.{dots}/.{dots}/data'",
-        "CACHE = Path.home() / 'cache'",
-        "CACHE = Path('x').expanduser()",
+        "CACHE = Path{dots}home() / 'cache'",
+        "CACHE = Path('x'){dots}expanduser()",
         "CACHE = '~{slash}cache'",
         "DATA = Path('{slash}home/one/data')",
     ],
-    "benchmarks/x.py": ["from papers.common import ROOT\n\nDATA = ROOT.parent"],
+    "benchmarks/x.py": ["from papers.common import ROOT\n\nDATA = ROOT{dots}parent"],
     "docs/x.md": ["[the data](.{dots}/.{dots}/data)", "`{slash}work/data`"],
     "Makefile": ["\tcp .{dots}/data/x.csv .", "\tcp $HOM{e}/x.csv ."],
     ".ci/run": ['cd "$(dirname "$0")/.{dots}/.{dots}"'],

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from shoal.formats import Block, JsonDecoder, Reason
 from shoal.policy import Policy
-from support.making import SUBJECT, policy_of, quasi, unchanged_field
-from support.paths import with_paths
+from support.making import SUBJECT, policy_of, quasi, unchanged_field, with_paths
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,7 @@ import pytest
 from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
-from support.making import SUBJECT, policy_of, quasi, unchanged_field
-from support.paths import with_paths
+from support.making import SUBJECT, policy_of, quasi, unchanged_field, with_paths
 
 pytestmark = pytest.mark.unit
 

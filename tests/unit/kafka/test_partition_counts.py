@@ -23,8 +23,7 @@ from shoal.policy import Policy, Scale, Taxonomy
 from shoal.stage.faust_adapter import BufferedMessage
 from shoal.streams import PartitionPipeline
 from support.making import SUBJECT, policy_of, quasi
-from support.messages import Message
-from support.partition_tasks import START_MS, partition_task, task_of
+from support.partition_tasks import START_MS, Message, partition_task, task_of
 from support.partition_tasks import RecordingSink as Sink
 from support.scales import AREAS, attribute, policy_with
 

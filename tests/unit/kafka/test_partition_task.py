@@ -492,7 +492,7 @@ async def test_incomplete_records_that_did_not_come_again_are_suppressed_at_the_
     assert [(one.offset, one.reason) for one in sink.published[0][0].unpublished] == [(2, "suppressed")]
 
 
-async def test_a_flush_is_committed_before_it_is_done() -> None:
+async def test_a_flush_begins_at_the_end_of_the_log_and_is_committed_before_it_is_done() -> None:
     clock, sink = Clock(), Sink()
     task = task_of(policy_of(delta=10, max_delay_s=2.0), sink, clock=clock)
     await task.process([record(offset) for offset in range(4)])
@@ -500,6 +500,9 @@ async def test_a_flush_is_committed_before_it_is_done() -> None:
     await task.punctuate(log_end=task.position)
     assert sink.published == []
     clock.s += 1
+    for log_end in (None, task.position + 1):
+        await task.punctuate(log_end=log_end)
+        assert sink.published == []
     await task.punctuate(log_end=task.position)
     decision, deed = sink.published
     assert (decision[1].flush_at_offset, len(decision[0].clusters), decision[1].incomplete) == (4, 0, (0, 1, 2, 3))

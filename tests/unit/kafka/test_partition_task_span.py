@@ -19,8 +19,7 @@ from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
 from support.making import SUBJECT, policy_of, quasi, unchanged_field
-from support.messages import Message
-from support.partition_tasks import partition_task
+from support.partition_tasks import Message, partition_task
 
 pytestmark = pytest.mark.unit
 

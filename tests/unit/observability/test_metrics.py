@@ -21,8 +21,7 @@ from shoal.policy.schema import Document
 from shoal.scales.loss import LossTotals
 from shoal.streams import PartitionPipeline
 from shoal.streams.stats import EMPTY_STATS, NO_CONFIDENTIAL_STATS, ConfidentialStats
-from support.messages import Message
-from support.partition_tasks import START_MS, RecordingSink, task_of
+from support.partition_tasks import START_MS, Message, RecordingSink, task_of
 from support.scales import attribute, policy_with
 
 pytestmark = pytest.mark.unit
