@@ -11,13 +11,16 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "shoal"
+ERRORS = ("Error", "Exception", "Violation")
+"""How the names of classes of errors end."""
 
 
 def package_of(path: Path) -> str:
@@ -55,6 +58,30 @@ def floors() -> dict[str, int]:
     return dict(highest)
 
 
+def error_classes() -> int:
+    """Return the number of classes of errors: those that derive from a class whose name says so."""
+    return sum(
+        isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith(ERRORS) for base in node.bases)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
+
+
+def policy_keys() -> int:
+    """Return the number of different keys with a description in the JSON Schema of a policy."""
+    from shoal.policy.schema import policy_schema
+
+    def keys(node: Any) -> Counter[str]:
+        if isinstance(node, list):
+            return sum(map(keys, node), Counter[str]())
+        if not isinstance(node, dict):
+            return Counter()
+        own = Counter(node["properties"].keys()) if isinstance(node.get("properties"), dict) else Counter[str]()
+        return own + sum(map(keys, node.values()), Counter[str]())
+
+    return sum(keys(policy_schema()).values())
+
+
 def files_on_the_way() -> list[str]:
     """Return the files that twenty messages pass from `PartitionTask.process` to their commit, kernels included."""
     paths = os.pathsep.join([str(PACKAGE.parent), str(ROOT / "tests")])
@@ -67,7 +94,8 @@ def files_on_the_way() -> list[str]:
 def _trace() -> list[str]:
     from shoal.policy import Policy
     from shoal.policy.schema import Document
-    from support.partition_tasks import START_MS, Message, RecordingSink, task_of
+    from support.messages import Message
+    from support.partition_tasks import START_MS, RecordingSink, task_of
 
     attributes = {
         "who": {"role": "identifier", "subject": True, "type": "integer"},
@@ -111,6 +139,7 @@ def main() -> None:
     print(f"{'total':<14} {sum(n for n, _ in sizes.values()):>7,} {sum(n for _, n in sizes.values()):>6}")
     way = files_on_the_way()
     print(f"twenty messages pass {len(way)} files: {', '.join(way)}")
+    print(f"{policy_keys()} keys of a policy, {error_classes()} classes of errors")
 
 
 if __name__ == "__main__":
