@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from balance import by_pipe, by_tables, geometric, losses_of
 from mixed_streams import MixedStream, mixed_streams, unseen_streams
-from scaling import CANDIDATES, scaled_by
-from shoal.streams import spreads
 
 pytestmark = pytest.mark.unit
 
@@ -80,11 +78,3 @@ def test_every_record_is_released_once_by_the_engine_and_by_tables() -> None:
     for released in (by_pipe(short, short.policy()), by_tables(short)):
         assert sorted(number for number, _ in released) == list(range(650))
         assert 0.1 < losses_of(short, released).mean < 0.5
-
-
-def test_the_engine_is_as_it_was_after_a_candidate_was_tried() -> None:
-    candidate = next(one for one in CANDIDATES if one.name == "a clock counts 0.25")
-    stream = next(mixed_streams())
-    with scaled_by(candidate, candidate.kind(stream, stream.policy())):
-        assert spreads.CLOCK_WEIGHT == 0.25
-    assert spreads.CLOCK_WEIGHT == 0.7

@@ -10,7 +10,6 @@ from memory_in_use import in_use_mb
 from soak import limits_of, memory_trends, page
 from soak_judge import Findings, summed
 from soak_partition import PartitionFindings
-from soak_records import is_malformed, person_of, record_of
 from soak_run import Sample, Soak, SoakOptions, soak
 
 SOUND = Findings(
@@ -114,15 +113,6 @@ def test_the_outcomes_of_all_partitions_are_added() -> None:
     assert summed([first, second]) == Findings(
         records=5, released=3, suppressed=1, quarantined=0, twice=1, lost=2, clusters=2, under_k=1, judged=1, verified=1
     )
-
-
-@pytest.mark.unit
-def test_a_record_is_made_from_its_serial_number_alone() -> None:
-    assert record_of(7) == record_of(7)
-    assert b'"who": "person-5412"' in record_of(7)
-    assert person_of(7) == 5412
-    assert [serial for serial in range(303) if is_malformed(serial)] == [100, 201, 302]
-    assert b'"age": "unknown"' in record_of(100)
 
 
 @pytest.mark.nightly
