@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 from shoal.policy import Policy
 from shoal.settings import kafka_settings
-from support.chart import CHART, KUBERNETES, POLICY, assert_valid, build, conform, notes, options, template
+from support.chart import CHART, KUBERNETES, POLICY, assert_valid, build, conform, options, template
 from support.manifests import assert_a_worker_is_confined, environment_of, kinds, named, read, worker_of
 from support.tools import output_of
 
@@ -226,17 +226,6 @@ def test_probes_speak_the_protocol_of_the_port_and_never_need_the_token(*, has_t
     given = {variable["name"] for variable in worker["env"] if variable["name"].startswith("SHOAL_HTTP")}
     of_tls = {"SHOAL_HTTP_CERTFILE", "SHOAL_HTTP_KEYFILE"} if has_tls else set()
     assert given == of_tls | ({"SHOAL_HTTP_TOKEN_FILE"} if has_token else set())
-
-
-def test_the_notes_say_what_to_look_at() -> None:
-    said = notes(*options())
-    assert "2 workers for 4 partitions." in said
-    assert "kubectl --namespace hospital rollout status statefulset/visits-shoal" in said
-    assert "nothing scrapes the metrics" in said
-    assert "not encrypted" in said
-    assert "Every source may read metrics and page." in said
-    quiet = notes(*options(**{"networkPolicy.from[0].podSelector.matchLabels.app": "prometheus"}))
-    assert "Every source" not in quiet
 
 
 # ---------------------------------------------------------------- kustomize

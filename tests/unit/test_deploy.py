@@ -289,36 +289,7 @@ def test_a_process_that_only_has_the_broker_s_id_is_left_alone(tmp_path: Path) -
     assert began(stranger.pid, "60") is None
 
 
-def test_a_given_cluster_is_named_and_none_is_started(tmp_path: Path) -> None:
-    given = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "kafka.example:9092"}
-    for command in ("up", "status"):
-        done = local(tmp_path, command, **given)
-        assert (done.returncode, done.stdout) == (0, "bootstrap=kafka.example:9092\n")
-    script = "import os; print(os.environ['SHOAL_TEST_BROKER'])"
-    assert local(tmp_path, "with", "--", sys.executable, "-c", script, **given).stdout == "kafka.example:9092\n"
-    assert not (tmp_path / "broker.json").exists()
-
-
 # ---------------------------------------------------------------- CI
-
-
-def test_ci_runs_make_check_in_a_clone_with_nothing_beside_it(tmp_path: Path) -> None:
-    fake = tmp_path / "bin" / "make"
-    fake.parent.mkdir()
-    fake.write_text('#!/bin/sh\necho "$@"; pwd; ls -A ..; git rev-parse HEAD; git status --porcelain; exit 7\n')
-    fake.chmod(0o755)
-    (tmp_path / "tmp").mkdir()
-    environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
-    done = subprocess.run(
-        [ROOT / ".ci" / "run"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert done.returncode == 7, done.stderr
-    target, folder, *rest = done.stdout.splitlines()
-    assert target == "check"
-    assert Path(folder).is_relative_to(tmp_path / "tmp")
-    assert rest == ["shoal", head.strip()], "one folder there, and in it what is committed"
-    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(("ci", "failed"), [("true", 2), ("", 0)])
