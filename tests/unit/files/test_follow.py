@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,8 +112,7 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
             assert not (tmp_path / "summary.json").exists()
             code, stderr = stopped(process, number)
     assert code == 0
-    assert stderr.count("\n") == 1
-    assert stderr.startswith("shoal: ")
+    assert re.fullmatch(r"shoal: 100 in, .*; next: shoal verify \S+ .*--evidence evidence.jsonl .*\n", stderr)
     assert json.loads((tmp_path / "summary.json").read_text())["records_in"] == 100
     # The line that was incomplete at the signal was not read.
     source.write_bytes(lines(0, 100))
@@ -188,6 +188,7 @@ def test_standard_input_ends_when_its_writers_have_closed_it(tmp_path: Path) -> 
         rest, stderr = process.communicate(lines(30, 40), timeout=150)
         assert process.returncode == 0
         assert without_notice(stderr).startswith(b"shoal: 40 in, 40 out, ")
+        assert b"next:" not in stderr, "without evidence nothing can be verified"
     assert len((first + rest).splitlines()) == 40
 
 
@@ -202,15 +203,18 @@ def test_a_fifo_does_not_end_with_its_writers(tmp_path: Path) -> None:
     assert rows(out) == 90
 
 
-def test_overdue_records_are_flushed_without_new_data(tmp_path: Path) -> None:
+def test_overdue_records_of_enough_people_are_flushed_without_new_data(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     (tmp_path / "in.jsonl").write_bytes(lines(0, 5))
-    policy = POLICY | {"stream": {"delta": 10, "max_delay_s": 0.3}}
+    policy = POLICY | {"privacy": {"k": 3, "min_population": 5}, "stream": {"delta": 10, "max_delay_s": 0.3}}
     with following_here(tmp_path, "in.jsonl", "out.jsonl", policy=policy) as process:
         wait(lambda: rows(out) == 5, "what was held")
-        with (tmp_path / "in.jsonl").open("ab") as file:
+        with (tmp_path / "in.jsonl").open("ab", buffering=0) as file:
             file.write(lines(5, 9))
-        wait(lambda: rows(out) == 9, "what was held later")
+            time.sleep(1)
+            assert rows(out) == 5, "of four people nothing is flushed"
+            file.write(lines(9, 10))
+        wait(lambda: rows(out) == 10, "what was held later")
         assert stopped(process) == (0, "")
 
 
