@@ -247,6 +247,7 @@ def pipe(folder: Path) -> str:
         (lambda a, f: of_pair(a, keyfile=pipe(f)), f"{KEYFILE}is a pipe"),
         (lambda _, f: {"token_file": pipe(f)}, f"{TOKEN_FILE}is a pipe"),
         (lambda a, f: of_pair(a, certfile=str(f / "absent")), f"{CERTFILE}the file cannot be read: No such file"),
+        (lambda a, f: of_pair(a, certfile=str(f)), f"{CERTFILE}the file cannot be read: Is a directory"),
         (lambda a, _: of_pair(a, certfile="\0"), f"{CERTFILE}the file cannot be read: not the name of a file"),
         (lambda a, _: of_pair(a, keyfile=None), f"{KEYFILE}missing; give the private key of the certificate"),
         (lambda a, _: of_pair(a, certfile=None), f"{KEYFILE}has no effect without --http-certfile"),
