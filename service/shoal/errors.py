@@ -84,7 +84,6 @@ class PolicyError(ConfigError):
 
     def __init__(self, faults: list[Fault], source: str = "policy") -> None:
         self.faults = sorted(faults, key=lambda fault: fault.line or 0)
-        self.source = source
         count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
         super().__init__("\n  ".join([f"{source}: {count}", *map(str, self.faults)]))
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from balance import by_pipe, by_tables, geometric, losses_of
+from balance import geometric, losses_of
 from mixed_streams import MixedStream, mixed_streams, unseen_streams
-from scaling import CANDIDATES, scaled_by
-from shoal.streams import spreads
 
 pytestmark = pytest.mark.unit
 
@@ -72,19 +70,3 @@ def test_streams_have_several_scales_and_bounds_are_made_wider_at_their_upper_en
         if narrow.bounds and broad.bounds:
             assert broad.bounds[0] == narrow.bounds[0]
             assert broad.bounds[1] - broad.bounds[0] == pytest.approx(10 * (narrow.bounds[1] - narrow.bounds[0]))
-
-
-def test_every_record_is_released_once_by_the_engine_and_by_tables() -> None:
-    stream = next(mixed_streams())
-    short = MixedStream(stream.name, stream.attributes, {name: column[:650] for name, column in stream.columns.items()})
-    for released in (by_pipe(short, short.policy()), by_tables(short)):
-        assert sorted(number for number, _ in released) == list(range(650))
-        assert 0.1 < losses_of(short, released).mean < 0.5
-
-
-def test_the_engine_is_as_it_was_after_a_candidate_was_tried() -> None:
-    candidate = next(one for one in CANDIDATES if one.name == "a clock counts 0.25")
-    stream = next(mixed_streams())
-    with scaled_by(candidate, candidate.kind(stream, stream.policy())):
-        assert spreads.CLOCK_WEIGHT == 0.25
-    assert spreads.CLOCK_WEIGHT == 0.7

@@ -27,18 +27,6 @@ def test_records_leave_once_in_time_in_boxes_of_k(k: int, delta: int, beta: int,
         first.setdefault(box.tobytes(), len(members))
 
 
-def test_a_large_group_leaves_in_parts() -> None:
-    values = np.repeat(np.array([[0.0], [1.0]]), 40, axis=0)[np.random.default_rng(2).permutation(80)]
-    left = Castle(values, 4, 79, 1).run()
-    assert len(left.members) >= 8
-    assert min(map(len, left.members)) >= 4
-
-
-def test_fewer_than_k_are_suppressed() -> None:
-    left = Castle(np.zeros((4, 1)), 5, 10, 3).run()
-    assert (left.members, left.suppressed) == ([], 4)
-
-
 def test_means_lose_no_more_than_middles() -> None:
     values = np.random.default_rng(3).random((500, 3)) ** 3
     found = castle_figures(values, 5, 50, 10)

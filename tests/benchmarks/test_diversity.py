@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 
 import pytest
-from diversity import Found, distance, forced_by_distance, forced_by_values, found_in, records_in_a_row, shares_in
+from diversity import Found, distance, forced_by_distance, forced_by_values, found_in, records_in_a_row
 
 pytestmark = pytest.mark.unit
 
 SHARES = {"a": 0.5, "b": 0.25, "": 0.25}
-
-
-def test_shares_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "reference.csv"
-    path.write_text('value,share\na,0.5\n"b, c",0.25\n,0.25\n')
-    assert shares_in(path) == {"a": 0.5, "b, c": 0.25, "": 0.25}
 
 
 def test_the_worst_cluster_in_each_respect() -> None:

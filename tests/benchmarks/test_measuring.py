@@ -9,7 +9,6 @@ import pytest
 from kafka_to_kafka import document, policy
 from latency import decided_clusters
 from measuring import Trend, percentile, trend
-from sizing import Size, memory_of_a_partition
 from worker_process import Metrics
 
 pytestmark = pytest.mark.unit
@@ -75,9 +74,3 @@ def test_metrics_are_summed_by_label_and_by_partition() -> None:
     assert metrics.by_partition("shoal_records_total") == {0: 3, 1: 6}
     assert metrics.by_partition("shoal_ready") == {-1: 1}
     assert metrics.total("absent") == 0
-
-
-def test_the_memory_of_a_partition_is_the_difference_of_two_workers() -> None:
-    one = Size(1, 500, ready_mb=240.0, peak_mb=250.0, ready_s=3.0, ready_cpu_s=2.0, cpu_us=20.0)
-    more = Size(8, 500, ready_mb=241.0, peak_mb=285.0, ready_s=3.0, ready_cpu_s=2.0, cpu_us=20.0)
-    assert memory_of_a_partition(one, more) == 5.0

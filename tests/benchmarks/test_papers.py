@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from papers import __main__ as command
-from papers import approximate, dependence, embedded, genetic, reference, steered, survey
+from papers import approximate, embedded, genetic, reference, steered, survey
 from papers.common import grid, standardised, zscores
-from reference_data import data_folder, read_rows
+from reference_data import data_folder
 from shoal.tables import refined
 
 pytestmark = pytest.mark.golden
@@ -61,12 +61,6 @@ def test_states_as_categories(
     assert any(line.startswith(row) for line in page)
 
 
-def test_every_state_of_eia_is_in_one_region(data_dir: Path) -> None:
-    states = " ".join(embedded.REGIONS.values()).split()
-    assert len(states) == len(set(states)) == 51
-    assert set(states) == {row["STATE"].strip() for row in read_rows(data_dir, "eia")}
-
-
 def test_the_stream_of_the_third_figure(data_dir: Path, page: list[str]) -> None:
     result = steered.stream_result(steered.stream_of(data_dir), 0.02)
     assert any(
@@ -81,36 +75,6 @@ def test_the_running_example(page: list[str]) -> None:
     assert (
         sum(line.count("=") for line in rows if line.startswith("| A")) == 14
     )  # of 15; the other is off in its last digit
-
-
-@pytest.mark.parametrize(("table", "least", "most"), [("census", 93, 196), ("tarragona", 106, 149)])
-def test_the_printed_numbers_of_categories(data_dir: Path, table: str, least: int, most: int) -> None:
-    """With an interval of 0.02, rounded to the nearest; the 0.2 and the floor that are printed give neither."""
-    assert dependence.categories(standardised(data_dir, table)[:, 6:]) == (least, most)
-
-
-def test_linkage_of_blocks_in_records_of_1080(data_dir: Path) -> None:
-    """Ours, of an independent reproduction: Fig. 14 has no numbers."""
-    values = standardised(data_dir, "census")
-    for width, loss, linked in ((2, 0.01761, 1021), (3, 0.04505, 667), (4, 0.04725, 565), (6, 0.09990, 98)):
-        found = dependence.blockwise(values[:, :6], values[:, 6:], 10, 0.0, width)
-        assert found.known == pytest.approx(loss, abs=1e-5)
-        assert found.linked * 1080 == pytest.approx(linked, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("rho", "k", "expected"),
-    [
-        (0.5, 50, [(0.0146, 0.7601), (0.0331, 0.2338), (0.0979, 0.0880), (0.2179, 0.0428), (0.7677, 0.0223)]),
-        (0.5, 500, [(0.3631, 0.8517), (0.3637, 0.8497), (0.5987, 0.4780), (0.8195, 0.3805), (0.8343, 0.3798)]),
-        (0.9, 50, [(0.0146, 0.2082), (0.0208, 0.1056), (0.0425, 0.0467), (0.1108, 0.0228), (0.2065, 0.0166)]),
-        (0.9, 200, [(0.1039, 0.2791), (0.1066, 0.2444), (0.1349, 0.1852), (0.2228, 0.1119), (0.2721, 0.1060)]),
-    ],
-)
-def test_gaussian_points(rho: float, k: int, expected: list[tuple[float, float]]) -> None:
-    """Ours, of a draw of ours: the paper's was not published."""
-    for weight, losses in zip((0.0, 0.1, 0.5, 0.9, 1.0), expected, strict=True):
-        assert dependence.point(*dependence.gaussian(rho), k, weight)[:2] == pytest.approx(losses, abs=5.1e-5)
 
 
 def test_distances_of_clusters_and_shares_of_linked_records_are_those_of_their_definitions() -> None:

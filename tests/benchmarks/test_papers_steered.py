@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from papers import reference, steered
-from papers.common import scaled_to_one
 from papers.reference import Risk
 
 pytestmark = pytest.mark.golden
@@ -84,13 +83,6 @@ def test_with_one_record_of_each_bucket_the_mean_distance_does_not_depend_on_the
         assert risk.repeated == 0
 
 
-@pytest.mark.parametrize(("name", "t"), list(CASES))
-def test_no_order_needs_a_weight_above_the_bound(data_dir: Path, name: str, t: float) -> None:
-    known, confidential = steered.table_of(data_dir, name)
-    bound = len(reference.buckets_of(confidential, t)[0]) * np.sqrt(known.shape[1])
-    assert max(steered.random_thresholds(known, confidential, t)) <= np.ceil(bound)
-
-
 @pytest.mark.parametrize(("t", "repeated", "largest"), [(0.1, 100, 0.1800), (0.05, 50, 0.1003)])
 def test_the_proposition_fails_where_buckets_do_not_divide_the_records(
     data_dir: Path, t: float, repeated: int, largest: float
@@ -101,11 +93,3 @@ def test_the_proposition_fails_where_buckets_do_not_divide_the_records(
         risk = steered.risks_of(*table, t, range(weight, weight + 1))[0]
         assert risk.repeated == repeated
         assert risk.largest == pytest.approx(largest, abs=6e-5)
-
-
-def test_one_record_of_each_bucket_does_not_keep_t_where_values_are_equal() -> None:
-    tied = np.concatenate((np.zeros(900), 1.0 + np.arange(100)))
-    known = scaled_to_one(np.random.default_rng(1).permutation(1000)[:, None].astype(float))
-    risk = steered.risks_of(known, tied, 0.1, range(10_000, 10_001))[0]
-    assert risk.repeated == 0
-    assert risk.largest > 0.1

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from memory_in_use import in_use_mb
 from soak import limits_of, memory_trends, page
 from soak_judge import Findings, summed
 from soak_partition import PartitionFindings
-from soak_records import is_malformed, person_of, record_of
 from soak_run import Sample, Soak, SoakOptions, soak
 
 SOUND = Findings(
@@ -67,15 +65,6 @@ def test_memory_that_grows_steadily_and_not_only_at_first_is_beyond_noise(
 
 
 @pytest.mark.unit
-def test_memory_that_a_process_keeps_is_in_use_and_what_it_has_freed_is_not() -> None:
-    before = in_use_mb()
-    kept = [bytes(1000) for _ in range(20_000)]
-    assert 20 < in_use_mb() - before < 35
-    kept.clear()
-    assert -5 < in_use_mb() - before < 5
-
-
-@pytest.mark.unit
 def test_the_report_has_the_bounds_and_the_account_and_says_if_options_changed_the_run() -> None:
     sound = soak_of([100.0] * 12)
     text = "\n".join(page(sound))
@@ -114,15 +103,6 @@ def test_the_outcomes_of_all_partitions_are_added() -> None:
     assert summed([first, second]) == Findings(
         records=5, released=3, suppressed=1, quarantined=0, twice=1, lost=2, clusters=2, under_k=1, judged=1, verified=1
     )
-
-
-@pytest.mark.unit
-def test_a_record_is_made_from_its_serial_number_alone() -> None:
-    assert record_of(7) == record_of(7)
-    assert b'"who": "person-5412"' in record_of(7)
-    assert person_of(7) == 5412
-    assert [serial for serial in range(303) if is_malformed(serial)] == [100, 201, 302]
-    assert b'"age": "unknown"' in record_of(100)
 
 
 @pytest.mark.nightly

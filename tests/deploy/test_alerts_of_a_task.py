@@ -14,7 +14,7 @@ from shoal.kafka.offsets import OffsetState
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.alert_cases import Case, assert_fires, quiet, scraped_series
+from support.alert_cases import Case, assert_fires, scraped_series
 from support.partition_tasks import Message, RecordingSink, partition_task
 
 pytestmark = pytest.mark.deploy_tools
@@ -77,15 +77,6 @@ async def test_half_of_the_first_commit_of_a_task_is_suppressed(
     assert worker.metrics.totals()["suppressed"] == 5000
     series = scraped_series({90: worker.scrape()}) | clock_of(90)
     assert_fires(Case(series, {96: "ShoalSuppressing"}), tmp_path)
-
-
-async def test_no_record_of_the_first_commit_of_a_task_is_suppressed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = RealWorker(monkeypatch, 90)
-    await worker.read(10_000, people=10_000)
-    series = scraped_series({90: worker.scrape()}) | clock_of(90)
-    assert_fires(quiet(series, [91, 96]), tmp_path)
 
 
 async def test_records_of_a_task_are_held_on_a_quiet_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,13 +47,6 @@ def test_with_keda_the_chart_never_sets_the_number_of_workers(drain: str) -> Non
     assert words not in notes(*options(**AUTOSCALED, **{"podMonitor.enabled": "true"}))
 
 
-def test_workers_may_be_stopped_for_a_time() -> None:
-    assert named(template(*options(replicas="0")), "StatefulSet")["spec"]["replicas"] == 0
-    said = notes(*options(replicas="0"))
-    assert said.startswith("visits-shoal: no workers (replicas=0). Nothing is read")
-    assert "drain=true releases or suppresses the records that wait" in said
-
-
 # ---------------------------------------------------------------- drain and repair
 
 

@@ -24,7 +24,6 @@ def unscraped(begin: int, length: int, count: int) -> dict[str, str]:
 
 CASES: dict[str, tuple[dict[str, str], dict[int, float | None]]] = {
     "a scrape failed": (unscraped(60, 1, 5), {30: 0, 61: 0, 119: 0, 120: 0, 121: 0, 180: 0}),
-    "Prometheus was stopped for twenty minutes": (unscraped(60, 20, 5), {81: 0, 125: 0, 139: 0, 145: 0, 200: 0}),
     "Prometheus was stopped for two hours": (unscraped(60, 120, 5), {182: 0, 239: 0, 241: 0, 300: 0}),
     "Prometheus began to scrape an old worker": (
         {series: f"_x30 {samples}" for series, samples in worker(skipped="5x240").items()},
@@ -38,10 +37,6 @@ CASES: dict[str, tuple[dict[str, str], dict[int, float | None]]] = {
         {series: samples.replace("x200", "x9 stale") for series, samples in new_worker(90, skipped=5).items()},
         {90: 5, 101: 5, 149: 5, 151: 0, 180: None},
     ),
-    "offsets of a partition that was assigned later were skipped": (
-        worker(skipped="_x70 5x170"),
-        {69: None, 70: 5, 129: 5, 131: 0},
-    ),
     "a worker was restarted and skipped as many offsets as before": (
         restarted_worker(100, skipped=5),
         {99: 0, 101: 5, 159: 5, 165: 0},
@@ -49,14 +44,6 @@ CASES: dict[str, tuple[dict[str, str], dict[int, float | None]]] = {
     "a worker was restarted after it had skipped offsets": (
         worker(skipped="0x69 5x4 0x160", started=f"{OLD}x74 4495x160"),
         {69: 0, 71: 5, 74: 5, 76: 5, 129: 5, 131: 0},
-    ),
-    "a worker was restarted after it had skipped offsets of a partition that was assigned later": (
-        worker(skipped="_x60 5x19 0x160", started=f"{OLD}x79 4795x160"),
-        {61: 5, 81: 5, 119: 5, 121: 0},
-    ),
-    "a worker was restarted and skipped more offsets": (
-        worker(skipped="0x69 5x4 8x160", started=f"{OLD}x74 4495x160"),
-        {74: 5, 76: 8, 129: 8, 140: 0},
     ),
 }
 

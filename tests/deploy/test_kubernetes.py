@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 from shoal.policy import Policy
 from shoal.settings import kafka_settings
-from support.chart import CHART, KUBERNETES, POLICY, assert_valid, build, conform, notes, options, template
+from support.chart import CHART, KUBERNETES, POLICY, assert_valid, build, conform, options, template
 from support.manifests import assert_a_worker_is_confined, environment_of, kinds, named, read, worker_of
 from support.tools import output_of
 
@@ -133,6 +133,9 @@ def test_everything_that_the_chart_can_do_is_rendered(everything: Path, tmp_path
         == {"extra", "http", "kernels", "policy", "secrets", "tmp"}
     )
     assert pod["topologySpreadConstraints"] == EVERYTHING["topologySpreadConstraints"]
+    (endpoint,) = named(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["authorization"] == {"type": "Bearer", "credentials": {"name": "shoal-http", "key": "token"}}
     for name, text in named(objects, "ConfigMap")["data"].items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     in_pod = {name: value for name, value in variables.items() if isinstance(value, str)}
@@ -172,52 +175,14 @@ def test_the_rules_and_the_monitor_of_the_chart_fit_each_other_and_name_pages_of
     assert named(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"][label] == "shoal"
 
 
-def test_the_rendered_rules_are_those_that_prometheus_reads(everything: Path, tmp_path: Path) -> None:
-    for objects in (template("--values", everything), build("overlays/example")):
-        path = tmp_path / "rules.yml"
-        with path.open("w", encoding="utf-8") as file:
-            YAML(typ="safe").dump(named(objects, "PrometheusRule")["spec"], file)
-        assert "SUCCESS" in output_of("promtool", "check", "rules", path)
-
-
-def test_the_http_port_has_tls_and_a_token_if_secrets_are_named(everything: Path) -> None:
-    objects = template("--values", everything)
-    workers = named(objects, "StatefulSet")
-    variables = environment_of(workers)
-    (volume,) = (one for one in workers["spec"]["template"]["spec"]["volumes"] if one["name"] == "http")
-    paths = {item["path"] for source in volume["projected"]["sources"] for item in source["secret"]["items"]}
-    assert {f"/etc/shoal-http/{path}" for path in paths} == {
-        variables[f"SHOAL_HTTP_{name}"] for name in ("TOKEN_FILE", "CERTFILE", "KEYFILE")
-    }
-    worker = worker_of(workers)
-    assert {worker[probe]["httpGet"]["scheme"] for probe in worker if probe.endswith("Probe")} == {"HTTPS"}
-    (endpoint,) = named(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
-    assert endpoint["scheme"] == "https"
-    assert endpoint["authorization"] == {"type": "Bearer", "credentials": {"name": "shoal-http", "key": "token"}}
-    assert endpoint["tlsConfig"]["serverName"] == "shoal.hospital.svc"
-
-
-def test_workers_are_scaled_by_their_own_lag(everything: Path) -> None:
+def test_workers_are_scaled_by_the_lag_of_this_installation_alone(everything: Path, tmp_path: Path) -> None:
     spec = named(template("--values", everything), "ScaledObject")["spec"]
-    assert spec["scaleTargetRef"] == {"kind": "StatefulSet", "name": "visits-shoal"}
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 6)
     # Without metrics the number stays. After a drain there are neither workers nor metrics: the least number starts.
     assert spec["fallback"] == {"failureThreshold": 3, "replicas": 1, "behavior": "currentReplicasIfHigher"}
     (trigger,) = spec["triggers"]
-    assert trigger == {
-        "type": "prometheus",
-        "metadata": {
-            "serverAddress": "http://prometheus-operated.monitoring.svc:9090",
-            "query": 'sum(shoal_consumer_lag_records{namespace="hospital", pod=~"visits-shoal-[0-9]+"})',
-            "threshold": "5000000",
-            "ignoreNullValues": "false",
-        },
-        "authenticationRef": {"name": "prometheus"},
-    }
-
-
-def test_the_query_of_keda_adds_up_the_lag_of_this_installation_alone(everything: Path, tmp_path: Path) -> None:
-    (trigger,) = named(template("--values", everything), "ScaledObject")["spec"]["triggers"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert trigger["authenticationRef"] == {"name": "prometheus"}
     series = {
         'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-0", partition="0"}': "7",
         'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-10", partition="1"}': "5",
@@ -263,37 +228,7 @@ def test_probes_speak_the_protocol_of_the_port_and_never_need_the_token(*, has_t
     assert given == of_tls | ({"SHOAL_HTTP_TOKEN_FILE"} if has_token else set())
 
 
-def test_the_notes_say_what_to_look_at() -> None:
-    said = notes(*options())
-    assert "2 workers for 4 partitions." in said
-    assert "kubectl --namespace hospital rollout status statefulset/visits-shoal" in said
-    assert "nothing scrapes the metrics" in said
-    assert "not encrypted" in said
-    assert "Every source may read metrics and page." in said
-    quiet = notes(*options(**{"networkPolicy.from[0].podSelector.matchLabels.app": "prometheus"}))
-    assert "Every source" not in quiet
-
-
 # ---------------------------------------------------------------- kustomize
-
-
-def test_the_example_is_what_its_files_say() -> None:
-    objects = build("overlays/example")
-    assert {one["metadata"]["namespace"] for one in objects} == {"visits"}
-    workers = named(objects, "StatefulSet")
-    assert_a_worker_is_confined(workers)
-    assert "replicas" not in workers["spec"], "KEDA sets it"
-    assert worker_of(workers)["image"] == "registry.example/shoal:0.3.0"
-    variables = environment_of(workers)
-    assert variables["SHOAL_KAFKA__SASL_USERNAME"] == "shoal-visits"
-    assert variables["SHOAL_KAFKA__SESSION_TIMEOUT_MS"] == "45000"
-    policy = named(objects, "ConfigMap")
-    assert re.fullmatch(r"shoal-policy-[a-z0-9]{10}", policy["metadata"]["name"])
-    volumes = {volume["name"]: volume for volume in workers["spec"]["template"]["spec"]["volumes"]}
-    assert volumes["policy"] == {"name": "policy", "configMap": {"name": policy["metadata"]["name"]}}
-    assert volumes["secrets"]["projected"]["defaultMode"] == 0o440
-    query = named(objects, "ScaledObject")["spec"]["triggers"][0]["metadata"]["query"]
-    assert 'namespace="visits"' in query
 
 
 def test_chart_and_manifests_start_the_same_worker() -> None:

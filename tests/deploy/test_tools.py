@@ -9,7 +9,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support import tools
 from support.faketime import library
 from support.tools import output_of, run_tool, tool
 
@@ -45,17 +44,6 @@ def test_the_tools_of_debian_run() -> None:
     assert library().name == "libfaketime.so.1"
 
 
-def test_a_second_installation_changes_nothing() -> None:
-    before = {path: path.stat().st_mtime_ns for path in sorted(tools.BIN.iterdir())}
-    done = subprocess.run([sys.executable, INSTALL], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
-        "build/tools/bin: actionlint helm kcat kubeconform kustomize prometheus promtool toxiproxy-cli "
-        "toxiproxy-server\n"
-    )
-    assert {path: path.stat().st_mtime_ns for path in sorted(tools.BIN.iterdir())} == before
-
-
 @pytest.mark.parametrize(
     ("tools_asked", "code", "said"),
     [
@@ -72,9 +60,3 @@ def test_without_go_programs_of_debian_are_installed_and_the_rest_is_answered_wi
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == code
     assert (done.stdout + done.stderr).startswith(said)
-
-
-def test_an_absent_tool_is_a_failure_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tools, "BIN", tmp_path)
-    with pytest.raises(AssertionError, match="helm is missing: run `make tools`"):
-        tool("helm")

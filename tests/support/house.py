@@ -94,8 +94,7 @@ def files_on_the_way() -> list[str]:
 def _trace() -> list[str]:
     from shoal.policy import Policy
     from shoal.policy.schema import Document
-    from support.messages import Message
-    from support.partition_tasks import START_MS, RecordingSink, task_of
+    from support.partition_tasks import START_MS, Message, RecordingSink, task_of
 
     attributes = {
         "who": {"role": "identifier", "subject": True, "type": "integer"},

@@ -8,14 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
-from shoal.observability import ConfidentialMetrics, Metrics
+from shoal.observability import Metrics
+from shoal.observability.metrics import ConfidentialMetrics
 from shoal.policy import KafkaSection, Policy
 from support.kafka_broker import LOCAL, load_local
 
@@ -93,20 +93,6 @@ def stages() -> dict[str, list[list[str]]]:
     return found
 
 
-def test_each_stage_of_the_image_stands_on_an_earlier_one() -> None:
-    known: set[str] = set()
-    for name, instructions in stages().items():
-        assert instructions[0][1] in known | {"${BASE}"}
-        copied = [
-            word.removeprefix("--from=") for words in instructions for word in words if word.startswith("--from=")
-        ]
-        assert set(copied) <= known
-        known.add(name)
-    assert stages()[""] == [["FROM", "service"]]
-    argument, *_ = dockerfile()
-    assert re.fullmatch(r"ARG BASE=python:3\.\d+-slim", " ".join(argument)), "the publisher adds the digest"
-
-
 def test_the_image_runs_without_root_pip_and_core_dumps_and_compiles_for_any_processor() -> None:
     service = {words[0]: " ".join(words) for words in stages()["service"]}
     assert service["USER"] == "USER 10001:10001"
@@ -133,23 +119,6 @@ def test_what_the_image_installs_is_named_by_hash() -> None:
     for one in installs:
         is_own_wheel = "--no-deps" in one and ("--no-index" in one or "--no-build-isolation" in one)
         assert is_own_wheel or "--require-hashes -r deploy/image/" in one, one
-
-
-def test_labels_are_those_of_the_package() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (labels,) = [" ".join(words) for words in stages()["service"] if words[0] == "LABEL"]
-    found = dict(re.findall(r'org\.opencontainers\.image\.([\w.]+)="([^"]*)"', labels))
-    assert found == {
-        "title": project["name"],
-        "description": project["description"],
-        "licenses": project["license"],
-        "authors": "The Shoal authors",
-        "version": "${VERSION}",
-        "revision": "${REVISION}",
-        "base.name": "${BASE}",
-    }
-    declared = {words[1] for words in stages()["service"] if words[0] == "ARG"}
-    assert declared == {"BASE", "VERSION", "REVISION"}, "an argument is unknown in a stage that does not declare it"
 
 
 def test_what_is_copied_into_the_image_reaches_the_builder() -> None:
@@ -320,46 +289,7 @@ def test_a_process_that_only_has_the_broker_s_id_is_left_alone(tmp_path: Path) -
     assert began(stranger.pid, "60") is None
 
 
-def test_a_given_cluster_is_named_and_none_is_started(tmp_path: Path) -> None:
-    given = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": "kafka.example:9092"}
-    for command in ("up", "status"):
-        done = local(tmp_path, command, **given)
-        assert (done.returncode, done.stdout) == (0, "bootstrap=kafka.example:9092\n")
-    script = "import os; print(os.environ['SHOAL_TEST_BROKER'])"
-    assert local(tmp_path, "with", "--", sys.executable, "-c", script, **given).stdout == "kafka.example:9092\n"
-    assert not (tmp_path / "broker.json").exists()
-
-
-def test_without_java_one_line_says_what_to_install(tmp_path: Path) -> None:
-    empty = tmp_path / "bin"
-    empty.mkdir()
-    done = local(tmp_path / "run", "up", PATH=str(empty), JAVA_HOME="")
-    assert done.returncode == 3
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert "apt-get install default-jre-headless maven" in done.stderr
-
-
 # ---------------------------------------------------------------- CI
-
-
-def test_ci_runs_make_check_in_a_clone_with_nothing_beside_it(tmp_path: Path) -> None:
-    fake = tmp_path / "bin" / "make"
-    fake.parent.mkdir()
-    fake.write_text('#!/bin/sh\necho "$@"; pwd; ls -A ..; git rev-parse HEAD; git status --porcelain; exit 7\n')
-    fake.chmod(0o755)
-    (tmp_path / "tmp").mkdir()
-    environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
-    done = subprocess.run(
-        [ROOT / ".ci" / "run"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert done.returncode == 7, done.stderr
-    target, folder, *rest = done.stdout.splitlines()
-    assert target == "check"
-    assert Path(folder).is_relative_to(tmp_path / "tmp")
-    assert rest == ["shoal", head.strip()], "one folder there, and in it what is committed"
-    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(("ci", "failed"), [("true", 2), ("", 0)])

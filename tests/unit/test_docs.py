@@ -74,18 +74,6 @@ def test_every_relative_link_and_anchor_resolves() -> None:
     assert [link for page in pages() for link in broken_links(page)] == []
 
 
-def test_the_link_check_reports_what_does_not_resolve(tmp_path: Path) -> None:
-    (tmp_path / "there.md").write_text("# A title, with `code` (v1)\n\n```sh\n# no title\n```\n", encoding="utf-8")
-    page = tmp_path / "page.md"
-    page.write_text(
-        "[a](there.md) [b](there.md#a-title-with-code-v1) [c](#here) [d](https://x.y/z) `[e](no.md)`\n\n## Here\n\n"
-        "[f](no.md) [g](there.md#no-title) [h](#there) [i](../out.md)\n",
-        encoding="utf-8",
-    )
-    broken = ["no.md", "there.md#no-title", "#there", "../out.md"]
-    assert broken_links(page, tmp_path) == [f"page.md: {target}" for target in broken]
-
-
 def test_every_page_of_the_documentation_is_linked_from_a_map() -> None:
     linked = set()
     for page in (ROOT / "docs" / "README.md", ROOT / "docs" / "adr" / "README.md"):
@@ -164,21 +152,6 @@ def test_the_policy_of_the_page_on_confidential_values_has_no_fault(tmp_path: Pa
         found = Policy.load(tmp_path / "policy.yaml").diversity
         assert found is not None
         assert found.l == 3
-
-
-def test_the_command_of_the_page_on_confidential_values_writes_what_its_policy_accepts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = ROOT / "docs" / "protection.md"
-    (command,), (shown,) = fences(page, "sh"), fences(page, "yaml")
-    rows = [f"p{n},{20 + n % 60},{'asthma' if n % 3 else 'fracture'},w{n % 4}" for n in range(90)]
-    (tmp_path / "sample.csv").write_text("\n".join(["patient,age,diagnosis,ward", *rows, ""]), encoding="utf-8")
-    (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    program, *arguments = command.split()
-    assert (program, main(arguments)) == ("shoal", 0)
-    assert (tmp_path / "diagnosis.csv").read_text() == "value,share\nasthma,0.6667\nfracture,0.3333\n"
-    assert Policy.load("policy.yaml").protected[0].reference is not None
 
 
 def test_every_example_of_the_policy_page_is_part_of_a_policy_without_faults(tmp_path: Path) -> None:

@@ -22,16 +22,13 @@ import numpy as np
 import pytest
 import shoal
 from shoal import StreamAggregator
-from shoal.errors import InputError, ParameterError, ShoalError
+from shoal.errors import InputError, ParameterError
 from shoal.observability import (
-    error_code,
     install_exception_hooks,
     install_loop_exception_handler,
     logger,
-    raise_location,
     set_up_logs,
 )
-from shoal.streams.clusterer import StreamClusterer
 from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.unit
@@ -143,19 +140,6 @@ def test_a_shoal_error_has_no_context() -> None:
     assert CANARY not in repr(error) + str(vars(error)) + str(error.args)
 
 
-def test_the_traceback_of_the_interpreter_shows_no_context(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from shoal.errors import InputError\n"
-        "def convert(text):\n    try:\n        float(text)\n"
-        "    except ValueError:\n        raise InputError('line 3')\n"
-        "import sys\nconvert(sys.argv[1])\n"
-    )
-    done = subprocess.run([sys.executable, script, CANARY], capture_output=True, check=False)
-    assert b"line 3" in done.stderr
-    assert CANARY.encode() not in done.stderr
-
-
 WRONG_TYPES: list[Any] = ["x", None, [1], {}, float("nan"), b"x", object(), np.array([1, 2]), 10**400, 1j, len]
 
 
@@ -166,12 +150,6 @@ def test_a_parameter_of_the_wrong_type_is_refused_by_name(name: str) -> None:
             continue  # None is valid, and a list can be
         with pytest.raises(ParameterError, match=rf"\b{name}\b"):
             StreamAggregator(**{"k": 2, "delta": 5, name: wrong})
-
-
-@pytest.mark.parametrize("wrong", WRONG_TYPES, ids=lambda wrong: type(wrong).__name__)
-def test_a_number_of_coordinates_of_the_wrong_type_is_refused(wrong: Any) -> None:
-    with pytest.raises(ParameterError):
-        StreamClusterer(2, 5, wrong)
 
 
 # ---------------------------------------------------------------- uncaught exceptions
@@ -247,19 +225,16 @@ def test_an_uncaught_exception_is_logged_by_location_without_its_text(
     [
         ('Unable connect to "%s:%s": %s', (CANARY, CANARY, CANARY), "Unable connect to"),
         ("group %s: coordinator (node %s) is dead", (CANARY, CANARY), "group: coordinator (node) is dead"),
-        ("request failed: %s. Will retry.", (CANARY,), "request failed. Will retry."),
         ("Sending to node %s [%s] -- marking %5.2f%%", (CANARY, CANARY, 1.5), "Sending to node -- marking %%"),
         ("failed due to group error (%s), will rejoin", (CANARY,), "failed due to group error, will rejoin"),
         ("%s: %r", (CANARY, CANARY), "message"),
         ('Unable connect to "%s:%s": %s', (CANARY, 9092, OSError(CANARY)), 'Unable connect to "9092": OSError'),
-        ("Unable connect to node with id %s: %s", (2, KeyError(CANARY)), "Unable connect to node with id 2: KeyError"),
         ("Error fetching metadata for topic %s: %s", (CANARY, OSError), "Error fetching metadata for topic: OSError"),
         ("100 %% of %s at node %s [%s]", (CANARY, 3, 4), "100 %% of at node 3 [4]"),
-        ("flag %s, share %s", (True, 0.25), "flag, share"),
         ("width %*d", (5, 7), "width"),
         ("node %(node)s", ({"node": 1},), "node"),
     ],
-    ids=range(13),
+    ids=range(10),
 )
 def test_a_line_of_a_client_library_keeps_numbers_and_classes_of_exceptions_alone(
     restored_hooks: pytest.CaptureFixture[str], template: str, arguments: tuple[object, ...], expected: str
@@ -300,21 +275,6 @@ async def test_an_exception_that_no_task_retrieves_is_logged_by_location(
     }
 
 
-def test_code_and_location_hold_nothing_of_the_text() -> None:
-    assert error_code(InputError(CANARY)) == "input"
-    assert raise_location(ValueError(CANARY)) == "ValueError"
-
-
-def test_every_error_class_has_its_own_code() -> None:
-    def below(kind: type[ShoalError]) -> Iterator[type[ShoalError]]:
-        yield kind
-        for child in kind.__subclasses__():
-            yield from below(child)
-
-    codes = [kind.code for kind in below(ShoalError) if kind.__module__ == "shoal.errors"]
-    assert len(set(codes)) == len(codes)
-
-
 # ---------------------------------------------------------------- the command
 
 
@@ -343,7 +303,7 @@ def start_check(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.parametrize("after_s", [0, 0.1, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("after_s", [0, 0.3, 0.8])
 async def test_an_interrupt_while_the_package_loads_ends_without_a_traceback(tmp_path: Path, after_s: float) -> None:
     (tmp_path / "policy.yaml").write_text("attributes: {}\n")
     (tmp_path / "sitecustomize.py").write_text(WATCH_IMPORTS)

@@ -99,7 +99,7 @@ PLANTED = {
     ],
     "benchmarks/x.py": ["from papers.common import ROOT\n\nDATA = ROOT{dots}parent"],
     "docs/x.md": ["[the data](.{dots}/.{dots}/data)", "`{slash}work/data`"],
-    "Makefile": ["\tcp .{dots}/data/x.csv .", "\tcp $HOM{e}/x.csv ."],
+    "Makefile": ["\tcp $HOM{e}/x.csv ."],
     ".ci/run": ['cd "$(dirname "$0")/.{dots}/.{dots}"'],
 }
 """Files with a path that leads out of the repository; written so that this file holds none."""

@@ -58,11 +58,3 @@ def test_the_version_loads_nothing_and_is_that_of_the_parser() -> None:
     version = subprocess.run([sys.executable, "-c", command], capture_output=True, check=True).stdout
     parser = subprocess.run([sys.executable, "-m", "shoal.cli", "--version"], capture_output=True, check=True).stdout
     assert version == parser
-
-
-def test_garbage_is_collected_once_the_command_is_loaded() -> None:
-    command = (
-        "import gc, sys; sys.argv = ['shoal', 'check', '/no/such/file']; from shoal_command import main; "
-        "assert main() == 2; assert gc.isenabled(); assert gc.get_freeze_count() > 1000"
-    )
-    subprocess.run([sys.executable, "-c", command], capture_output=True, check=True)

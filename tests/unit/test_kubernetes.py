@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 from shoal.policy import KafkaSection, Policy
-from support.manifests import assert_a_worker_is_confined, environment_of, kinds, named, read, worker_of
+from support.manifests import assert_a_worker_is_confined, environment_of, named, read, worker_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -191,19 +191,3 @@ def test_chart_and_manifests_ask_for_the_same(base: list[Any]) -> None:
     assert values["podSecurityContext"] == pod["securityContext"]
     assert values["containerSecurityContext"] == worker["securityContext"]
     assert values["terminationGracePeriodSeconds"] == pod["terminationGracePeriodSeconds"]
-
-
-def test_the_schemas_come_with_origin_and_licence() -> None:
-    folder_of_schemas = KUBERNETES / "schemas"
-    origin = (folder_of_schemas / "README.md").read_text(encoding="utf-8")
-    named_there = set(re.findall(r"`([a-z0-9-]+\.json)`", origin))
-    assert named_there == {path.name for path in folder_of_schemas.glob("*.json")}
-    source = (folder_of_schemas / "convert.py").read_text(encoding="utf-8")
-    for version in re.findall(r"\| `([^`]+)` \|", origin):
-        assert version.rpartition("@")[2].rpartition(":")[2] in source, version
-    assert "Apache License" in (folder_of_schemas / "LICENSE").read_text(encoding="utf-8")
-    wanted = kinds(folder(KUBERNETES / "base")) | {"PodMonitor", "PrometheusRule", "ScaledObject"}
-    assert wanted <= {
-        json.loads(path.read_text(encoding="utf-8"))["properties"]["kind"]["enum"][0]
-        for path in folder_of_schemas.glob("*.json")
-    }

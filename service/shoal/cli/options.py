@@ -15,13 +15,12 @@ import shlex
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.errors import ConfigError, ParameterError
+from shoal.errors import ParameterError
 from shoal.files import Files, LossReport, RunReport
 from shoal.formats import is_notable, streamed_formats
-from shoal.observability import escape_control_characters, logger, warn_unless_representative
+from shoal.observability import escape_control_characters, logger, three_digits, warn_unless_representative
 
 __all__ = [
     "VARIABLES",
@@ -36,7 +35,6 @@ __all__ = [
     "option_variables",
     "print_report",
     "read_variables",
-    "refuse_overwriting_inputs",
 ]
 
 VARIABLES = (
@@ -103,14 +101,6 @@ def checked_files(options: argparse.Namespace) -> Files:
     return files
 
 
-def refuse_overwriting_inputs(target: str | None, *sources: str | Path | None) -> None:
-    """Raise ConfigError if a target is one of the files to read, also under another name."""
-    if target is None or not Path(target).is_file():
-        return
-    if any(source is not None and Path(source).exists() and Path(source).samefile(target) for source in sources):
-        raise ConfigError(f"{target}: named twice; give each its own file")
-
-
 class OptionVariable(NamedTuple):
     """An environment variable of an option. ``option`` is empty if only the environment gives the setting."""
 
@@ -137,13 +127,14 @@ def add_option(
     known = f", default {default}" if default is not None else ""
     text = f"{meaning} (variable {variable}{known})"
     action = parser.add_argument(flag, dest=dest, metavar=metavar, choices=choices, help=text)
-    _declare(parser, OptionVariable(variable, flag, action.dest, default, choices, meaning))
+    declared = OptionVariable(variable, flag, action.dest, default, choices, meaning)
+    parser.set_defaults(variables=(*option_variables(parser), declared))
 
 
 def add_secret(parser: argparse.ArgumentParser, dest: str, variable: str, *, meaning: str) -> None:
     """Declare a setting that only the environment gives: other users of a machine can read command lines."""
-    parser.set_defaults(**{dest: None})
-    _declare(parser, OptionVariable(variable, "", dest, None, None, meaning))
+    declared = OptionVariable(variable, "", dest, None, None, meaning)
+    parser.set_defaults(**{dest: None}, variables=(*option_variables(parser), declared))
 
 
 def option_variables(parser: argparse.ArgumentParser) -> tuple[OptionVariable, ...]:
@@ -166,10 +157,6 @@ def read_variables(options: argparse.Namespace, environment: Mapping[str, str]) 
             if given is not None and not given.strip():
                 raise ParameterError(f"{variable.name}: is empty; give a value, or unset the variable")
             setattr(options, variable.dest, variable.default if given is None else given)
-
-
-def _declare(parser: argparse.ArgumentParser, variable: OptionVariable) -> None:
-    parser.set_defaults(variables=(*option_variables(parser), variable))
 
 
 def check_variables(environment: Mapping[str, str]) -> None:
@@ -226,7 +213,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
             released=report.released,
             suppressed=report.suppressed,
             refused=report.refusals.total,
-            information_loss=_three_digits(report.information_loss),
+            information_loss=None if report.information_loss is None else three_digits(report.information_loss),
             **_loss_fields(report.loss),
             **({"not_in_taxonomy": dict(report.unknown)} if report.unknown else {}),
             **({"next": following} if following else {}),
@@ -242,13 +229,8 @@ def _loss_fields(losses: LossReport) -> dict[str, Any]:
     if losses.mean is None:
         return {}
     attribute, loss = losses.worst[0]
-    worst = {"attribute": attribute.name, "loss": _three_digits(loss)}
-    return {"mean_loss": _three_digits(losses.mean), "worst": worst}
-
-
-def _three_digits(number: float | None) -> float | None:
-    """Return a loss with three significant digits: more could reveal a value by a difference."""
-    return None if number is None else float(f"{number:.3g}")
+    worst = {"attribute": attribute.name, "loss": three_digits(loss)}
+    return {"mean_loss": three_digits(losses.mean), "worst": worst}
 
 
 def counts_text(report: RunReport) -> str:

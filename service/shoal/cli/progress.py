@@ -7,9 +7,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from shoal.cli.options import refuse_overwriting_inputs
 from shoal.errors import InputError
-from shoal.files import write_text
+from shoal.files import refuse_overwriting, write_text
 from shoal.kafka import check_files, export_progress, import_progress, report_progress
 from shoal.policy import Policy
 from shoal.settings import kafka_settings, require_no_fault
@@ -36,7 +35,7 @@ def execute(options: argparse.Namespace) -> int:
     settings = kafka_settings(policy)
     require_no_fault(policy, check_files(settings))
     if options.export_to is not None:
-        refuse_overwriting_inputs(options.export_to, options.policy, settings.metadata_key_file)
+        refuse_overwriting([options.export_to], options.policy, settings.metadata_key_file)
         write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n", private=True)
     elif options.import_from is not None:
         imported = asyncio.run(import_progress(_read(options.import_from), policy, settings))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from shoal.cli.options import add_format_arguments, refuse_overwriting_inputs
-from shoal.files import choose_attribute, run_reference
+from shoal.cli.options import add_format_arguments
+from shoal.files import choose_attribute, refuse_overwriting, run_reference
 from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -26,6 +26,6 @@ def execute(options: argparse.Namespace) -> int:
     """Read the sample and write the reference."""
     policy = Policy.load(options.policy, needs_references=False)
     attribute = choose_attribute(policy, options.attribute)
-    refuse_overwriting_inputs(options.output, options.policy, options.input)
+    refuse_overwriting([options.output], options.policy, options.input)
     run_reference(policy, attribute, options.input, options.format, options.output)
     return 0

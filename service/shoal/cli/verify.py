@@ -6,9 +6,9 @@ import argparse
 import json
 
 from shoal.audit import verify
-from shoal.cli.options import add_format_arguments, refuse_overwriting_inputs
+from shoal.cli.options import add_format_arguments
 from shoal.errors import InputError
-from shoal.files import elapsed_time, write_text
+from shoal.files import elapsed_time, refuse_overwriting, write_text
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Print the verdict; the exit code is 0 if the release holds, 1 if it is broken, 2 if it cannot be decided."""
     given = (options.policy, options.original, options.released, *(file for _, file in options.taxonomy))
-    refuse_overwriting_inputs(options.json, *given, options.evidence, options.summary, options.quarantine)
+    refuse_overwriting([options.json], *given, options.evidence, options.summary, options.quarantine)
     policy = Policy.load(options.policy, dict(options.taxonomy))
     with elapsed_time("verifying"):
         verdict = verify(

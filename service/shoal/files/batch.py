@@ -197,8 +197,6 @@ BLOCKS = "blocks"
 LONGEST_S = 1e6
 BUDGETED = {"anneal": "annealing", "exact": "choosing"}
 """Refinements that end when their budget is used up, and the labels of their progress bars."""
-_KINDS: dict[type, str] = {float: "a number", int: "a whole number"}
-"""What a parameter must be, by the type of its default. A text can be anything."""
 
 
 def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
@@ -238,7 +236,8 @@ def _read_parameters(algorithm: str, given: Sequence[str], known: Mapping[str, P
         try:
             read[name] = type(known[name])(text)
         except ValueError:
-            raise ConfigError(f"--param {name}: needs {_KINDS[type(known[name])]}") from None
+            kind = "a whole number" if isinstance(known[name], int) else "a number"  # a text can be anything
+            raise ConfigError(f"--param {name}: needs {kind}") from None
     return read
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,7 @@ __all__ = [
     "open_input",
     "open_output",
     "open_source",
+    "refuse_overwriting",
     "shown_name",
     "write_text",
 ]
@@ -71,13 +72,7 @@ class Files:
 
     def check(self, policy: str) -> None:
         """Check that no output is the input, the policy, or another output: ConfigError if two are the same file."""
-        outputs = [name for name in (self.target, self.summary, self.evidence, self.quarantine) if name is not None]
-        paths = [os.path.realpath(name) for name in (self.source, policy, *outputs) if name not in {PIPE, os.devnull}]
-        files = [_identity(path) for path in paths]
-        duplicates = sorted(path for path, file in zip(paths, files, strict=True) if files.count(file) > 1)
-        if duplicates or outputs.count(PIPE) > 1:
-            duplicate = duplicates[0] if duplicates else "standard output"
-            raise ConfigError(f"{duplicate}: named twice; give each its own file")
+        refuse_overwriting((self.target, self.summary, self.evidence, self.quarantine), self.source, policy)
 
     def formats(self, *, is_stream: bool = False) -> tuple[Format, Format]:
         """Return the formats of source and target, from the suffix of the path or else from the option.
@@ -401,12 +396,22 @@ class _AtomicOutput:
         Path(self.file.name).unlink(missing_ok=True)
 
 
-def _identity(path: str) -> object:
-    """Return what hard links of a file have in common."""
-    if not Path(path).is_file():
-        return path
-    status = os.stat(path)  # noqa: PTH116 - the device is needed
-    return status.st_dev, status.st_ino
+def refuse_overwriting(outputs: Iterable[str | None], *inputs: str | Path | None) -> None:
+    """Raise ConfigError if an output is one of the inputs, or another output, also under another name."""
+    files = {_identity(path) for path in inputs if path is not None and path != PIPE}
+    for path in outputs:
+        if path is None or path == os.devnull:
+            continue
+        if (file := _identity(path)) in files:
+            name = "standard output" if path == PIPE else path
+            raise ConfigError(f"{name}: named twice; give each its own file")
+        files.add(file)
+
+
+def _identity(path: str | Path) -> object:
+    """Return what all names of a file have in common."""
+    found = Path(path).resolve()
+    return (found.stat().st_dev, found.stat().st_ino) if found.is_file() else found
 
 
 def _suffix_of(path: str) -> str:

@@ -19,10 +19,10 @@ from shoal.observability.logs import (
 )
 from shoal.observability.metrics import (
     ClusterFigures,
-    ConfidentialMetrics,
     Health,
     Metrics,
     log_totals,
+    three_digits,
     warn_unless_representative,
 )
 
@@ -30,7 +30,6 @@ __all__ = [
     "TABLE_COMPILE_S",
     "ClusterFigures",
     "CompilationNotice",
-    "ConfidentialMetrics",
     "Health",
     "Metrics",
     "certificate_warning",
@@ -44,5 +43,6 @@ __all__ = [
     "raise_location",
     "set_up_logs",
     "stream_compile_s",
+    "three_digits",
     "warn_unless_representative",
 ]

@@ -6,6 +6,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -91,7 +92,10 @@ class CertificateExpiry(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric family for a scrape; none where no file is watched."""
         for certificate, path in self._paths.items():
-            self._update(certificate, path)
+            with suppress(OSError, ValueError):
+                version = file_version(str(path))
+                if certificate not in self._read or self._read[certificate][0] != version:
+                    self._read[certificate] = version, _read_validity(certificate, path).end_s
         if self._read:
             (family,) = self.describe()
             for certificate, (_, expiry_s) in sorted(self._read.items()):
@@ -101,15 +105,6 @@ class CertificateExpiry(Collector):
     def describe(self) -> list[GaugeMetricFamily]:
         """Return the metric family without samples."""
         return [GaugeMetricFamily(NAME, _HELP, labels=["certificate"])]
-
-    def _update(self, certificate: str, path: Path) -> None:
-        try:
-            version = file_version(str(path))
-            if certificate in self._read and self._read[certificate][0] == version:
-                return
-            self._read[certificate] = version, _read_validity(certificate, path).end_s
-        except (OSError, ValueError):
-            return
 
 
 class _Validity(NamedTuple):

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from shoal.errors import ConfigError
@@ -206,24 +206,11 @@ def _application(metrics: Metrics, health: Health, token: TokenCheck | None) -> 
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
 
-    application = web.Application(middlewares=[] if token is None else [_token_required(token)])
+    application = web.Application(middlewares=[] if token is None else [token.require])
     application.on_response_prepare.append(add_headers)
     for path, handler in (("/metrics", metrics_page), ("/livez", livez), ("/readyz", readyz), ("/", status_page)):
         application.router.add_get(path, handler)
     return application
-
-
-def _token_required(token: TokenCheck) -> Middleware:
-    """Return the check that refuses requests for pages without a token."""
-
-    @web.middleware
-    async def refuse_requests_without_token(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in PROTECTED and not token.accepts(request.headers.get("Authorization", "")):
-            text = "a token is required: send the header Authorization: Bearer TOKEN\n"
-            return web.Response(status=401, text=text, headers={"WWW-Authenticate": "Bearer"})
-        return await handler(request)
-
-    return refuse_requests_without_token
 
 
 class ServerCertificate:
@@ -288,11 +275,16 @@ class TokenCheck:
         self._given, self._path, self._has_reported = given, path, False
         self._tokens = self._read()
 
-    def accepts(self, authorization: str) -> bool:
-        """Return whether a header ``Authorization`` holds one of the tokens.
+    @web.middleware
+    async def require(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse requests for protected pages without a token."""
+        if request.path in PROTECTED and not self._accepts(request.headers.get("Authorization", "")):
+            text = "a token is required: send the header Authorization: Bearer TOKEN\n"
+            return web.Response(status=401, text=text, headers={"WWW-Authenticate": "Bearer"})
+        return await handler(request)
 
-        The time of the comparison does not depend on how many characters are right.
-        """
+    def _accepts(self, authorization: str) -> bool:
+        """Return whether a header holds a token, in a time that does not depend on how many characters are right."""
         try:
             self._tokens = self._read()
             self._has_reported = False
@@ -305,24 +297,19 @@ class TokenCheck:
         found = [hmac.compare_digest(offered, known) for known in self._tokens]
         return scheme.lower() == "bearer" and any(found)
 
-    def _read(self) -> Sequence[bytes]:
-        if self._path is None:
-            return _tokens(TOKEN, self._given or "")
-        return _tokens(TOKEN_FILE, read_secret(TOKEN_FILE, self._path))
-
-
-def _tokens(name: str, text: str) -> Sequence[bytes]:
-    found = text.split()
-    if not found:
-        raise ConfigError(f"{name}: holds no token; give one, as `openssl rand -hex 32` prints it")
-    for token in found:
-        if not _TOKEN.fullmatch(token):
-            allowed = "letters, digits and . _ ~ + / - only, as `openssl rand -hex 32` prints them"
-            raise ConfigError(f"{name}: holds a character that no bearer token has; give {allowed}")
-        if len(token) < MIN_TOKEN_CHARACTERS:
-            fault = f"holds a token with fewer than {MIN_TOKEN_CHARACTERS} characters, which could be guessed"
-            raise ConfigError(f"{name}: {fault}; give a longer one, as `openssl rand -hex 32` prints it")
-    return [token.encode("ascii") for token in found]
+    def _read(self) -> list[bytes]:
+        name = TOKEN if self._path is None else TOKEN_FILE
+        found = ((self._given or "") if self._path is None else read_secret(TOKEN_FILE, self._path)).split()
+        if not found:
+            raise ConfigError(f"{name}: holds no token; give one, as `openssl rand -hex 32` prints it")
+        for token in found:
+            if not _TOKEN.fullmatch(token):
+                allowed = "letters, digits and . _ ~ + / - only, as `openssl rand -hex 32` prints them"
+                raise ConfigError(f"{name}: holds a character that no bearer token has; give {allowed}")
+            if len(token) < MIN_TOKEN_CHARACTERS:
+                fault = f"holds a token with fewer than {MIN_TOKEN_CHARACTERS} characters, which could be guessed"
+                raise ConfigError(f"{name}: {fault}; give a longer one, as `openssl rand -hex 32` prints it")
+        return [token.encode("ascii") for token in found]
 
 
 def _content(name: str, path: str) -> bytes:

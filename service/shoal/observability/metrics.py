@@ -43,6 +43,7 @@ __all__ = [
     "Health",
     "Metrics",
     "log_totals",
+    "three_digits",
     "warn_unless_representative",
 ]
 
@@ -76,9 +77,7 @@ class Health:
     """The facts behind the readiness probe."""
 
     joined: bool = False
-    """The worker is a member of the consumer group."""
     broker_reached: bool = False
-    """The broker answered the last request."""
     leaders_away: bool = False
     """None of the leaders of its open partitions answers, although a broker does."""
     restoring: set[tuple[str, int]] = field(default_factory=set)
@@ -90,7 +89,7 @@ class Health:
     """What is said while kernels are compiled."""
 
     def set_compiling(self, text: str) -> None:
-        """Set what is said while kernels are compiled."""
+        """Set it."""
         self.compiling = text
 
     @property
@@ -101,8 +100,8 @@ class Health:
     @property
     def status(self) -> str:
         """What the probe and the status page say: ready or not, and why."""
-        if not self.ready:
-            return "not ready: " + ", ".join(self.reasons())
+        if reasons := self.reasons():
+            return "not ready: " + ", ".join(reasons)
         return "ready: in the group, no partition assigned" if self.unassigned else "ready"
 
     def reasons(self) -> list[str]:
@@ -268,7 +267,7 @@ class Metrics:
 
     def _publish_position_weight(self) -> None:
         if self._weights:
-            self.position_weight.set(_three_digits(sum(self._weights.values()) / len(self._weights)))
+            self.position_weight.set(three_digits(sum(self._weights.values()) / len(self._weights)))
 
     def remove_partition(self, topic: str, partition: int) -> None:
         """Remove the gauges of a revoked partition: another worker reports them now."""
@@ -312,8 +311,8 @@ class Metrics:
     def _publish_step(self) -> None:
         for published, pending in zip(self._stepped, self._pending, strict=True):
             published.merge_and_clear(pending)
-        self.sse.inc(_three_digits(self._loss[0]))
-        self.sst.inc(_three_digits(self._loss[1]))
+        self.sse.inc(three_digits(self._loss[0]))
+        self.sst.inc(three_digits(self._loss[1]))
         self.attribute_losses.publish_step()
         if self.confidential is not None:
             self.confidential.publish_step()
@@ -392,13 +391,13 @@ class ConfidentialMetrics:
         self._pending = ConfidentialStats.join((self._pending, stats))
 
     def publish_step(self) -> None:
-        """Publish the figures that were added since the last step, with three digits."""
-        self.sse.inc(_three_digits(self._pending.within))
-        self.sst.inc(_three_digits(self._pending.total))
+        """Publish what was added since the last step, with three digits."""
+        self.sse.inc(three_digits(self._pending.within))
+        self.sst.inc(three_digits(self._pending.total))
         figures = (self._pending.fewest_values, self._pending.value_share, self._pending.distance)
         for gauge, figure in zip(self._extremes.values(), figures, strict=True):
             if math.isfinite(figure):
-                gauge.set(_three_digits(figure))
+                gauge.set(three_digits(figure))
         self._pending = NO_CONFIDENTIAL_STATS
 
 
@@ -433,7 +432,7 @@ class _AttributeLosses:
         joined = LossTotals.join(list(self._pending.values()))
         for name, loss in ({} if joined is None else joined.by_attribute()).items():
             if loss is not None:
-                self._loss.labels(name).set(_three_digits(loss))
+                self._loss.labels(name).set(three_digits(loss))
         self._pending.clear()
 
     def clear(self) -> None:
@@ -459,7 +458,7 @@ class _BulkHistogram(Collector):
     def merge_and_clear(self, other: _BulkHistogram) -> None:
         """Add the counts of ``other`` and its sum, rounded to three digits, and clear ``other``."""
         self.counts += other.counts
-        self.total += _three_digits(other.total)
+        self.total += three_digits(other.total)
         other.counts[:] = 0
         other.total = 0.0
 
@@ -496,11 +495,9 @@ class _GroupRegistry(CollectorRegistry):
             yield family
 
 
-def _three_digits(number: float) -> float:
-    """Round to three significant digits."""
-    if number == 0:
-        return 0.0
-    return round(number, 2 - math.floor(math.log10(abs(number))))
+def three_digits(number: float) -> float:
+    """Round to three significant digits: more could reveal a value by a difference."""
+    return float(f"{number:.3g}")
 
 
 def _add_process_metrics(registry: CollectorRegistry) -> None:

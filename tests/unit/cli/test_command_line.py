@@ -76,9 +76,7 @@ def test_the_help_names_the_variable_of_every_option() -> None:
         ("SHOAL_FROM", CANARY, "must be earliest or latest"),
         ("SHOAL_LOG", "", "must be json or text"),
         ("SHOAL_HTTP", "", "is empty; give a value, or unset the variable"),
-        ("SHOAL_HTTP_CERTFILE", " ", "is empty; give a value, or unset the variable"),
         ("SHOAL_HTTP_TOKEN", "", "is empty; give a value, or unset the variable"),
-        ("SHOAL_HTTP_TOKENFILE", CANARY, "unknown variable; did you mean SHOAL_HTTP_TOKEN_FILE?"),
         ("SHOAL_PRIVACY__K", CANARY, "variables can set settings of section kafka only; set privacy.k in the policy"),
     ],
 )
@@ -87,11 +85,6 @@ def test_a_variable_that_cannot_be_used_is_a_usage_fault(variable: str, value: s
     assert done.returncode == 2
     assert done.stderr.decode().endswith(f"shoal run: error: {variable}: {message}\n")
     assert CANARY not in done.stderr.decode()
-
-
-def test_the_variables_of_another_command_are_not_read(tmp_path: Path) -> None:
-    done = run_command("check", str(tmp_path / "no.yaml"), environment={"SHOAL_FROM": CANARY})
-    assert done.stderr.decode().startswith(f"shoal: {tmp_path}/no.yaml: cannot be read")
 
 
 def test_the_command_line_replaces_an_invalid_variable(tmp_path: Path) -> None:

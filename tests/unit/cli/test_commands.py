@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
-import io
 import json
 import os
 import shlex
@@ -103,14 +102,11 @@ ADVICE = {
     [
         ({"patient": {}}, {}, {"normalize"}),
         ({"name": {"type": "string"}}, {}, {"normalize"}),
-        ({"patient": {"normalize": []}}, {}, set()),
         ({"patient": {"normalize": ["casefold"]}}, {}, set()),
         ({"patient": {"type": "integer"}}, {}, set()),
         ({"patient_id": {}}, {}, set()),
-        ({"customerNumber": {}}, {}, set()),
         ({"patient": {"from": "key"}}, {}, set()),
         ({"patient_id": {}}, {"publish_unchanged": True}, {"unchanged"}),
-        ({"patient_id": {}}, {"role": "other", "publish_unchanged": True}, {"unchanged"}),
         ({"patient.id": {}}, {}, {"dots"}),
         ({"patient.id": {"from": "key"}}, {}, set()),
         (None, {}, {"twice"}),
@@ -159,16 +155,6 @@ def test_check_prints_no_argument_of_a_program_of_the_environment(folder: Path) 
     assert done.returncode == 0
     assert json.loads(done.stdout)["kafka"]["sasl_oauth_command"] == ["/bin/token", "(1 argument)"]
     assert b"canary" not in done.stderr + done.stdout
-
-
-def test_check_misses_no_input_and_output_beside_topics(folder: Path) -> None:
-    topics = [{"input": "a", "output": "a.k"}, {"input": "b", "output": "b.k"}]
-    write_policy(folder, kafka={"topics": topics})
-    done = shoal(folder, "check")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["kafka"]["topics"] == topics
-    warned = [name for name in ("bootstrap_servers", "input", "output", "group") if f"kafka.{name}: " in str(done)]
-    assert warned == ["bootstrap_servers", "group"]
 
 
 def line_of(folder: Path, text: str) -> int:
@@ -274,8 +260,7 @@ def test_check_tells_that_progress_under_a_policy_would_not_fit_beside_an_offset
 # ---------------------------------------------------------------- pipe, batch and verify
 
 
-@pytest.mark.parametrize("target", ["csv", "jsonl"])
-@pytest.mark.parametrize("source", ["csv", "jsonl"])
+@pytest.mark.parametrize(("source", "target"), [("csv", "jsonl"), ("jsonl", "csv")])
 def test_pipe_and_verify_agree(folder: Path, source: str, target: str) -> None:
     beside = "--evidence evidence.jsonl --summary summary.json"
     done = shoal(folder, f"pipe -i visits.{source} -o out.{target} {beside}")
@@ -295,36 +280,6 @@ def test_pipe_and_verify_agree(folder: Path, source: str, target: str) -> None:
     assert json.loads((folder / "verdict.json").read_text())
 
 
-def test_what_a_stream_learned_is_accepted_by_the_judge(folder: Path) -> None:
-    age, income = {"role": "quasi_identifier", "integer": True}, {"role": "quasi_identifier", "resolution": 0.5}
-    attributes = POLICY["attributes"] | {"age": age, "income": income}
-    write_policy(folder, attributes=attributes, steering={"position": {"target_span": 3}})
-    beside = "--evidence evidence.jsonl --summary summary.json"
-    done = shoal(folder, f"pipe -i visits.csv -o out.csv {beside}")
-    assert (done.returncode, done.stdout) == (0, b""), done.stderr
-    told = json.loads((folder / "summary.json").read_text())
-    assert told["released"] == 200
-    assert told["position_weight"] > 0
-    assert set(told["widths"]) == {"age", "income"}
-    judged = shoal(folder, f"verify --original visits.csv --released out.csv {beside} --json verdict.json")
-    assert judged.returncode == 0, judged.stdout
-    assert (
-        "position_weight and widths in the summary" in json.loads((folder / "verdict.json").read_text())["not_examined"]
-    )
-
-
-def test_references_balance_the_accounts_of_a_file(folder: Path) -> None:
-    lines = lines_of(records(60)).splitlines()
-    lines[4] = b"{"
-    (folder / "visits.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    beside = "--evidence evidence.jsonl --quarantine refused.jsonl"
-    assert shoal(folder, f"pipe -i visits.jsonl -o out.jsonl {beside}").returncode == 0
-    told = json.loads((folder / "refused.jsonl").read_text())
-    assert told == {"topic": "visits.jsonl", "partition": 0, "offset": 4, "reason": "undecodable"}
-    judged = shoal(folder, f"verify --original visits.jsonl --released out.jsonl {beside}")
-    assert judged.returncode == 0, judged.stdout
-
-
 def test_each_end_has_its_own_format_and_the_judge_is_told_both(folder: Path) -> None:
     (folder / "visits.csv").rename(folder / "visits.txt")
     forms = "--format csv --output-format jsonl"
@@ -336,20 +291,6 @@ def test_each_end_has_its_own_format_and_the_judge_is_told_both(folder: Path) ->
     refused = shoal(folder, f"verify {files}")
     assert refused.returncode == 2
     assert b"or give --format" in refused.stderr
-
-
-def test_the_dialect_of_the_policy_is_that_of_both_ends(folder: Path) -> None:
-    write_policy(folder, csv={"delimiter": ";", "decimal": ",", "encoding": "cp1252"})
-    text = (folder / "visits.csv").read_text().replace(".", "!").replace(",", ";").replace("i1\n", "Grippe ä\n")
-    (folder / "german.csv").write_bytes(text.encode("cp1252"))
-    done = shoal(folder, "pipe -i german.csv -o out.csv --evidence evidence.jsonl")
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.reader(io.StringIO((folder / "out.csv").read_text(encoding="cp1252")), delimiter=";"))
-    assert rows[0] == ["age", "income", "ill"]
-    assert any(row[1].endswith(",5") for row in rows)
-    assert any(row[2] == "Grippe ä" for row in rows)
-    judged = shoal(folder, "verify --original german.csv --released out.csv --evidence evidence.jsonl")
-    assert judged.returncode == 0, judged.stdout
 
 
 @pytest.mark.parametrize(
@@ -433,6 +374,8 @@ def test_batch_ends_with_the_command_that_judges_its_release(folder: Path, *, ha
     (told,) = map(json.loads, done.stderr.splitlines())
     assert (told["event"], told["records_in"], told["released"], told["refused"]) == ("finished", 200, 200, 0)
     assert 0 < told["information_loss"] < 100
+    assert 0 < told["mean_loss"] < told["worst"]["loss"] < 1
+    assert told["mean_loss"] == float(f"{told['mean_loss']:.3g}"), "more digits could reveal a value"
     assert run_command(*shlex.split(told["next"])[1:], folder=folder).returncode == 0
 
 
@@ -450,15 +393,6 @@ def test_pipe_tells_what_it_refused_by_reason_and_field(folder: Path) -> None:
     assert f"101 in, 76 out, 0 suppressed, 25 refused ({'; '.join(kinds)})" in said
     assert said.count("records refused") == 3
     assert "canary" not in said
-
-
-def test_one_refused_record_in_a_hundred_is_not_logged(folder: Path) -> None:
-    done = shoal(folder, "pipe --format jsonl", b"{\n" + lines_of(records(99)))
-    assert done.returncode == 0
-    assert b"(1 of 100 undecodable: not JSON)" in done.stderr
-    assert b"records refused" not in done.stderr
-    done = shoal(folder, "pipe --format jsonl", b"{\n{\n" + lines_of(records(99)))
-    assert b"records refused" in done.stderr
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
@@ -485,19 +419,6 @@ def test_an_empty_release_of_records_is_exit_code_1(folder: Path, style: str) ->
     assert b"nothing was released" not in done.stderr
 
 
-def test_bad_records_are_counted_and_the_good_ones_go_on(folder: Path) -> None:
-    lines = lines_of(records(30)).splitlines()
-    lines[3] = b"{"
-    lines[7] = json.dumps(records(8)[7] | {"age": "canary-77"}).encode()
-    lines[9] = json.dumps(records(10)[9] | {"age": 200}).encode()
-    done = shoal(folder, "pipe --format jsonl --summary summary.json", b"\n".join(lines))
-    told = json.loads((folder / "summary.json").read_text())
-    assert done.returncode == 0
-    assert told["quarantined"] == {"undecodable": 1, "invalid": 1}
-    assert (told["records_in"], told["released"], told["clipped"]) == (30, 28, 1)
-    assert b"canary" not in done.stderr + done.stdout
-
-
 # ---------------------------------------------------------------- files and options that cannot be used
 
 
@@ -512,7 +433,6 @@ def test_bad_records_are_counted_and_the_good_ones_go_on(folder: Path) -> None:
         ("pipe", "standard input: has no suffix; add --format csv or --format jsonl"),
         ("pipe -i wrong.csv -o out.csv", "line 1"),
         ("pipe -i visits.csv -o out.csv --evidence out.csv", "named twice"),
-        ("pipe -i visits.csv -o out.csv --summary out.csv", "named twice"),
         ("pipe -i visits.csv -o out.csv --quarantine ./out.csv", "named twice"),
         ("pipe -i visits.csv -o visits.csv", "named twice"),
         ("pipe -i visits.csv -o out.csv --evidence visits.csv", "named twice"),
@@ -522,7 +442,6 @@ def test_bad_records_are_counted_and_the_good_ones_go_on(folder: Path) -> None:
         ("pipe -i visits.csv -o . --format csv", "is a folder"),
         ("pipe -i visits.csv -o out.csv --summary /dev/full", "/dev/full: No space left"),
         ("tune -i x.csv -o y.csv", "not available in this version"),
-        ("run", "kafka.bootstrap_servers: missing"),
         ("run", "kafka.group: missing"),
         ("run --from somewhere", "invalid choice"),
         ("run --skip", "unrecognized arguments: --skip"),

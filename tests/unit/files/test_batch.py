@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import random
-import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -159,20 +158,17 @@ def test_a_release_of_one_cluster_is_reported(tmp_path: Path, capsys: pytest.Cap
     assert "ONE CLUSTER" not in capsys.readouterr().err
 
 
-def test_each_block_gets_its_part_of_the_annealing_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_share_the_annealing_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("shoal.files.batch.time.monotonic", lambda: now[0])
     budget_for = parse_algorithm_options("auto", "anneal", ["time_s=8", "blocks=1"], 0).budget_for
     assert budget_for is not None
-    for _ in range(2):
-        budget_used, began = budget_for(100, 2), now[0]
-        while budget_used(0) < 1:
-            now[0] += 1.0
-        assert now[0] - began == 4.0
-    default = parse_algorithm_options("auto", "anneal", [], 0).budget_for
-    assert default is not None
-    assert default(100, 1)(1_000_000) == 1.0
-    assert default(1_000_000, 1)(200_000_000) == 1.0
+    budget_used = budget_for(100, 2)
+    assert budget_used(0) == 0
+    now[0] += 3.0
+    assert budget_used(5) == 0.75
+    now[0] += 1.0
+    assert budget_used(9) == 1
 
 
 def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
@@ -204,15 +200,6 @@ def test_rows_are_sorted_by_their_bytes_unless_the_policy_allows_the_input_order
     with out.open(newline="") as file:
         assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
     assert result["keep_order"] is True
-
-
-@pytest.mark.parametrize("algorithm", ["md", "mdav", "vmdav", "hilbert", "genetic", "approximate", "auto"])
-def test_every_algorithm_counts_subjects_and_not_records(algorithm: str, tmp_path: Path) -> None:
-    source = write(tmp_path / "in.csv", records(90, people=12))
-    more = ["--param", "generations=50"] if algorithm == "genetic" else []
-    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
-    assert result["subjects"]["min"] >= 3
-    assert result["share"]["max"] <= 0.5
 
 
 def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> None:
@@ -261,13 +248,10 @@ def test_a_table_of_too_few_subjects_is_refused(
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("in.csv", {"age": "x"}, "line 10, column 3 (age): not a finite number"),
     ("in.csv", {"age": "1.5"}, "line 10, column 3 (age): not a whole number"),
-    ("in.csv", {"income": "nan"}, "line 10, column 4 (income): not a finite number"),
     ("in.csv", {"income": "1e999"}, "line 10, column 4 (income): not a finite number"),
     ("in.csv", {"who": " "}, "line 10, column 2 (who): not a valid subject"),
     ("in.csv", {"wage": "many"}, "line 10, column 5 (wage): not of type integer"),
-    ("in.jsonl", {"age": "x"}, "line 8, field age: not a finite number"),
     ("in.jsonl", {"age": 1.5}, "line 8, field age: not a whole number"),
-    ("in.jsonl", {"wage": "x"}, "line 8, field wage: not of type integer"),
     ("in.jsonl", {"wage": 0.5}, "line 8, field wage: not of type integer"),
     ("in.jsonl", {"note": 7}, "line 8, field note: not of type string"),
     ("in.jsonl", {"who": None}, "line 8, field who: not a valid subject"),
@@ -348,18 +332,15 @@ def test_records_without_a_value_are_quarantined(name: str, tmp_path: Path, caps
     assert [summary[name] for name in ("records", "released", "suppressed", "quarantined")] == [30, 27, 0, 3]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("in.csv", "in.csv, line 1: the file is empty; give at least a header"),
-        ("in.csv.gz", "compressed files are not supported"),
-    ],
-)
 def test_an_empty_or_compressed_file_is_refused_with_a_remedy(
-    name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / name).write_bytes(b"")
-    assert words in refusal(capsys, policy_of(tmp_path), tmp_path / name)
+    for name, words in (
+        ("in.csv", "in.csv, line 1: the file is empty; give at least a header"),
+        ("in.csv.gz", "use a pipe"),
+    ):
+        (tmp_path / name).write_bytes(b"")
+        assert words in refusal(capsys, policy_of(tmp_path), tmp_path / name)
 
 
 def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
@@ -386,13 +367,7 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
         ("--algorithm genetic --param macro=1.5", "--param macro: needs a whole number"),
         ("--algorithm vmdav --param gamma=x", "--param gamma: needs a number"),
         ("--algorithm vmdav --param gamma=nan", "gamma: must be from 0 to 1000000000; the default is 0.2"),
-        ("--algorithm vmdav --param gamma=-1", "gamma: must be from 0"),
-        ("--algorithm vmdav --param gamma=inf", "gamma: must be from 0"),
-        ("--algorithm genetic --param macro=1000000000000", "macro: must be from 2 to 1000000; the"),
         ("--algorithm genetic --param macro=99999999999999999999", "macro: must be from 2 to 1000000;"),
-        ("--algorithm genetic --param generations=100000000000000000000", "generations: must be from 0 to"),
-        ("--algorithm genetic --param steps=3", "steps: must be from 1 to 2; the default is 2"),
-        ("--algorithm approximate --param bins=1", "bins: must be from 2"),
         ("--algorithm approximate --param measure=x", "measure: needs one of variation"),
         ("--algorithm steered --param weight=1e308", "weight: must be from 0 to 1000000000; the default is as"),
         ("--algorithm vmdav --param gamma=1 --param gamma=2", "given twice"),
@@ -402,9 +377,7 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
         ("--param blocks=0", "blocks must be 1 or more"),
         ("--param blocks=1 --evidence e", "--evidence: blocks have no clusters"),
         ("--refine anneal --param time_s=nan", "time_s above 0"),
-        ("--refine anneal --param time_s=0", "time_s above 0"),
         ("--refine exact --param time_s=0", "time_s above 0"),
-        ("--param blocks=00", "blocks must be 1 or more"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_known_ones(
@@ -471,12 +444,9 @@ def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
     ("kind", "more", "published"),
     [
         (pa.int8(), {"resolution": 50}, pa.int64()),  # 127 would become 150
-        (pa.int8(), {"resolution": 1}, pa.int8()),
         (pa.uint8(), {"resolution": 50}, pa.uint8()),  # 255 becomes 250
         (pa.int8(), {"resolution": 50, "bounds": [0, 120]}, pa.int8()),
         (pa.int8(), {"resolution": 1, "bounds": [200, 300]}, pa.int64()),
-        (pa.int16(), {"resolution": 1000}, pa.int64()),
-        (pa.int64(), {"resolution": 1000}, pa.int64()),
     ],
 )
 def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
@@ -512,28 +482,7 @@ def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: py
         assert words in refusal(capsys, policy_of(tmp_path), source)
 
 
-def test_t_closeness_holds_for_numbers_and_categories(tmp_path: Path) -> None:
-    attributes = {name: about for name, about in ATTRIBUTES.items() if name != "note"}
-    attributes["ward"] = {"role": "confidential", "type": "string"}
-    rows = [{name: row[name] for name in attributes} for row in records(120, people=60)]
-    source = write(tmp_path / "in.jsonl", rows)
-    close = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
-    for more in (
-        [],
-        ["--algorithm", "mdav"],
-        ["--algorithm", "steered", "--param", "weight=2"],
-        ["--refine", "anneal", "--param", "time_s=1"],
-    ):
-        result, verdict = batch(close, source, tmp_path / "out.csv", *more)
-        assert verdict["closeness"].status == "holds"
-        assert result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
-        assert result["emd"]["max"] <= 0.15
-    result, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
-    assert result["emd"]["max"] > 0.15
-
-
-@pytest.mark.parametrize("kind", ["integer", "number", "any"])
-@pytest.mark.parametrize("name", ["in.jsonl", "in.csv"])
+@pytest.mark.parametrize(("kind", "name"), [("integer", "in.jsonl"), ("number", "in.csv"), ("any", "in.jsonl")])
 def test_integers_with_the_same_float_are_different_values(kind: str, name: str, tmp_path: Path) -> None:
     attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": kind}}
     del attributes["note"]
@@ -541,17 +490,6 @@ def test_integers_with_the_same_float_are_different_values(kind: str, name: str,
     source = write(tmp_path / name, rows)
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.2}, undeclared="drop")
     result, verdict = batch(policy, source, tmp_path / "out.csv")
-    assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
-
-
-def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Path) -> None:
-    attributes = ATTRIBUTES | {"wage": {"role": "confidential"}}
-    del attributes["note"]
-    rows = [
-        row | {"wage": ["0" * 5000 + "7", "7.0", "1e23", f"1{'0' * 23}"][n % 4]} for n, row in enumerate(records(60))
-    ]
-    policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.3}, undeclared="drop")
-    result, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
     assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
@@ -566,19 +504,25 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     assert pq.read_table(tmp_path / "out.parquet")["note"].to_pylist() == [row["note"] for row in rows]
     lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
     assert len(list(encode_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
-    rows[55]["note"] = "word"
-    source = write(tmp_path / "in.jsonl", rows)
-    policy = policy_of(tmp_path, attributes, **KEEP_ORDER)
-    assert "attributes.note: its values do not fit one Parquet type; set attributes.note.type" in refusal(
-        capsys, policy, source, "--keep-order", target="again.parquet"
-    )
+    policy = policy_of(tmp_path, attributes)
+    for unfit in ("word", 2**53 + 1):  # float64 cannot hold the integer
+        rows[55]["note"] = unfit
+        source = write(tmp_path / "in.jsonl", rows)
+        assert "attributes.note: its values do not fit one Parquet type; set attributes.note.type" in refusal(
+            capsys, policy, source, target="again.parquet"
+        )
 
 
-@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
-def test_large_and_signed_numbers_of_parquet_are_published(tmp_path: Path, kind: pa.DataType) -> None:
-    numbers = [1e300, 1e19, -1e19, -0.0, float(2**53), 0.1] if kind == pa.float64() else [3e4, -3e4, 0.0, -0.0, 0.1, 2]
-    if kind == pa.float32():
-        numbers[0] = 1e38
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        (pa.float64(), [1e300, 1e19, -1e19, -0.0, float(2**53), 0.1]),
+        (pa.float32(), [1e38, -3e4, 0.0, -0.0, 0.1, 2]),
+    ],
+)
+def test_large_and_signed_numbers_of_parquet_are_published(
+    tmp_path: Path, kind: pa.DataType, numbers: list[float]
+) -> None:
     attributes = {"age": ATTRIBUTES["age"], "cost": {"role": "confidential", "type": "number"}}
     table = pa.table({"age": list(range(6)), "cost": pa.array(np.array(numbers, kind.to_pandas_dtype()), kind)})
     pq.write_table(table, tmp_path / "in.parquet")
@@ -587,15 +531,6 @@ def test_large_and_signed_numbers_of_parquet_are_published(tmp_path: Path, kind:
     found = pq.read_table(out)["cost"].to_pylist()
     assert sorted(found) == sorted(table["cost"].to_pylist())
     assert "-0.0" not in map(str, found)
-
-
-def test_an_integer_that_float64_cannot_hold_is_not_rounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    attributes = {"age": ATTRIBUTES["age"], "cost": {"role": "confidential", "type": "number"}}
-    source, policy = tmp_path / "in.jsonl", policy_of(tmp_path, attributes, subject="every_record")
-    source.write_text("".join(f'{{"age":{n},"cost":{2**53 + n}}}\n' for n in range(4)))
-    assert "attributes.cost: its values do not fit one Parquet type" in refusal(
-        capsys, policy, source, target="out.parquet"
-    )
 
 
 def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(
@@ -624,28 +559,6 @@ def test_equal_numbers_and_numbers_too_small_to_be_squared_have_no_influence(
     assert (result["sst"], result["d_y"]) == (30, None)
 
 
-def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -> None:
-    source, losses = write(tmp_path / "in.csv", records(200)), []
-    for weight in (0, 0.5, 1):
-        policy = policy_of(tmp_path, steering={"dependence": weight})
-        result, _ = batch(policy, source, tmp_path / "out.csv")
-        losses.append((result["d_x"], result["d_y"]))
-    assert losses[0][0] < losses[1][0] < losses[2][0]
-    assert losses[0][1] > losses[1][1] > losses[2][1]
-
-
-def test_with_dependence_1_all_blocks_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, policy = write(tmp_path / "in.csv", records(60)), policy_of(tmp_path, steering={"dependence": 1})
-    whole, _ = batch(policy, source, tmp_path / "whole.csv")
-    summary = tmp_path / "summary.json"
-    more = ["-o", str(tmp_path / "out.csv"), "--summary", str(summary), "--param", "blocks=1"]
-    assert main(["batch", str(policy), "-i", str(source), *more]) == 0
-    assert "NOT K-ANONYMOUS" not in capsys.readouterr().err
-    result = json.loads(summary.read_text())
-    assert result | {"elapsed_s": 0} == whole | {"elapsed_s": 0}
-    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-
-
 def test_blocks_are_reported_as_not_k_anonymous(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out, summary = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv", tmp_path / "summary"
     policy = policy_of(tmp_path)
@@ -655,48 +568,19 @@ def test_blocks_are_reported_as_not_k_anonymous(tmp_path: Path, capsys: pytest.C
     result = json.loads(summary.read_text())
     assert (result["jointly_k_anonymous"], result["blocks"], result["d_y"]) == (False, 1, None)
     assert verify(Policy.load(policy), source, out).exit_code == 1
-    assert main(words) == 0
-    assert "NOT" not in capsys.readouterr().err
-    assert "jointly_k_anonymous" not in json.loads(summary.read_text())
+    policy_of(tmp_path, steering={"dependence": 1})  # which makes one block of all
+    for more in ([], ["--param", "blocks=1"]):
+        assert main([*words, *more]) == 0
+        assert "NOT" not in capsys.readouterr().err
+        assert "jointly_k_anonymous" not in json.loads(summary.read_text())
 
 
-def test_messages_about_faults_contain_no_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    canary = "xq7canary918273"
-    changes: list[dict[str, Any]] = [{name: [canary]} for name in NAMES if name not in {"note", "ward"}]
-    changes += [{"age": canary}, {"wage": f"{canary} 1"}, {canary: 1}, {"who": None, "note": canary}]
-    changes += [{"age": float(918273), "wage": 9182.73}]
-    policy, told = policy_of(tmp_path, out_of_bounds="quarantine"), []
-    for change in changes:
-        rows = records(20)
-        rows[5] |= change
-        rows[6]["note"] = canary
-        told.append(refusal(capsys, policy, write(tmp_path / "in.jsonl", rows)))
-    lines = csv_of(records(20)).splitlines()
-    for broken in (f"{canary},1,2,3,4,5,6", f'{canary},"{canary}"x,1,2,3,4', f"{canary},{canary},{canary},1,2,a"):
-        (tmp_path / "in.csv").write_text("\n".join([*lines[:5], broken, *lines[6:]]) + "\n")
-        told.append(refusal(capsys, policy, tmp_path / "in.csv"))
-    assert len(told) == len(changes) + 3
-    for text in told:
-        assert "line 6" in text
-        assert not re.search("canary|918273", text)
-
-
-@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    attributes = {
-        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-        "codes": {"role": "confidential", "type": "json", "max_bytes": 10},
-    }
-    policy = policy_of(tmp_path, attributes, subject="every_record")
-    source = tmp_path / f"in.{suffix}"
-    texts = ["[1]", '["canary-canary"]', "[2]"]
-    with source.open("w", newline="") as file:
-        if suffix == "csv":
-            csv.writer(file).writerows([["age", "codes"], *([40, text] for text in texts)])
-        else:
-            file.writelines(f'{{"age":40,"codes":{text}}}\n' for text in texts)
-    message = refusal(capsys, policy, source)
-    assert ("line 3, column 2 (codes)" if suffix == "csv" else "line 2, field codes") in message
-    assert "longer than its max_bytes" in message
-    assert "kafka" not in message
-    assert "canary" not in message
+def test_a_long_json_field_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    codes = {"role": "confidential", "type": "json", "max_bytes": 10}
+    policy = policy_of(tmp_path, {"age": ATTRIBUTES["age"], "codes": codes}, subject="every_record")
+    source = tmp_path / "in.csv"
+    source.write_text('age,codes\n40,[1]\n40,"[""canary-canary""]"\n40,[2]\n')
+    told = refusal(capsys, policy, source)
+    assert "line 3, column 2 (codes): longer than its max_bytes" in told
+    assert "kafka" not in told
+    assert "canary" not in told

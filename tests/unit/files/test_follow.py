@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,8 +112,7 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
             assert not (tmp_path / "summary.json").exists()
             code, stderr = stopped(process, number)
     assert code == 0
-    assert stderr.count("\n") == 1
-    assert stderr.startswith("shoal: ")
+    assert re.fullmatch(r"shoal: 100 in, .*; next: shoal verify \S+ .*--evidence evidence.jsonl .*\n", stderr)
     assert json.loads((tmp_path / "summary.json").read_text())["records_in"] == 100
     # The line that was incomplete at the signal was not read.
     source.write_bytes(lines(0, 100))
@@ -188,6 +188,7 @@ def test_standard_input_ends_when_its_writers_have_closed_it(tmp_path: Path) -> 
         rest, stderr = process.communicate(lines(30, 40), timeout=150)
         assert process.returncode == 0
         assert without_notice(stderr).startswith(b"shoal: 40 in, 40 out, ")
+        assert b"next:" not in stderr, "without evidence nothing can be verified"
     assert len((first + rest).splitlines()) == 40
 
 

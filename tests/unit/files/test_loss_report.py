@@ -35,8 +35,6 @@ def report(*, is_table: bool = False, categories: dict[str, int] | None = None, 
         ({"shop": 0.5}, "mean loss 18 %; worst shop 50 %"),
         ({"shop": 0.6841}, "mean loss 22 %; worst shop 68 %: 40 values, delta 200 keeps few (docs/numbers.md)"),
         ({"age": 0.51}, "mean loss 20 %; worst age 51 %: see weight in docs/policy.md"),
-        ({"grade": 0.51}, "mean loss 20 %; worst grade 51 %: see weight in docs/policy.md"),
-        ({"at": 0.9}, "mean loss 26 %; worst at 90 %: see weight in docs/policy.md"),
         ({"at": 0.99}, "mean loss 28 %; worst at 99 %: see weight in docs/policy.md"),
         ({"at": 1.0}, "mean loss 28 %; worst at 100 %: see resolution in docs/policy.md"),
         ({"age": 0.2}, "mean loss 12 %; worst age 20 %"),  # of equal losses the first
@@ -50,11 +48,6 @@ def test_the_last_line_names_the_mean_and_the_worst_attribute(losses: dict[str, 
 
 def test_a_table_has_no_delta_and_large_numbers_of_categories_are_not_told() -> None:
     assert report(is_table=True, shop=0.7).summary().endswith(": 40 values, k 10 keeps few (docs/numbers.md)")
-    assert (
-        report(is_table=True, categories={"shop": 1}, shop=0.7)
-        .summary()
-        .endswith(": 1 value, k 10 keeps few (docs/numbers.md)")
-    )
     assert ": over 500 values, delta" in report(categories={"shop": 501}, shop=0.7).summary()
 
 
@@ -101,16 +94,7 @@ def test_what_helps_depends_on_the_scale() -> None:
 
 @pytest.mark.parametrize(
     ("loss", "text"),
-    [
-        (0.2841, "28 %"),
-        (0.0, "0 %"),
-        (0.00009, "below 0.01 %"),
-        (0.0042, "0.42 %"),
-        (0.994, "99 %"),
-        (0.996, "100 %"),
-        (3.216, "322 %"),
-        (10.0, "1,000 %"),
-    ],
+    [(0.2841, "28 %"), (0.00009, "below 0.01 %"), (0.0042, "0.42 %"), (0.996, "100 %"), (10.0, "1,000 %")],
 )
 def test_a_loss_has_two_significant_digits(loss: float, text: str) -> None:
     assert percent(loss) == text

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import subprocess
 import sys
-import zipfile
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -74,10 +72,8 @@ OTHERS = "".join(f"p{number},{30 + number},well {number}\n" for number in range(
     [
         # A quote that is opened in one record and closed in another.
         ('bert,31,"recovered\nclara,32,positive\nemil,34,screen 5"\n', "clara"),
-        ('bert,31,"recovered\nclara,32,"\n', "clara"),
         ('bert,31,"recovered\r\nclara, 32 ,positive"\n', "clara"),
         ('bert,31,"recovered\rclara,32,positive"\n', "clara"),
-        ('bert,31,"clara,32,positive\nand more"\n', "clara"),
         ('bert,31,"see ""x""\n""clara"",""32"",""a, b"""\n', "clara"),
     ],
 )
@@ -96,13 +92,11 @@ def test_a_cell_that_contains_a_record_is_refused_by_pipe_and_judge(tmp_path: Pa
     assert verify(policy_of(tmp_path), source, release, evidence).exit_code == 1
 
 
-@pytest.mark.parametrize("note", ["two\nlines", "a, b\nc, d", "x,31\r\ny", "clara,31\nbert,32", "\n", "a,b,c\nd,e,f"])
+@pytest.mark.parametrize("note", ["two\nlines", "x,31\r\ny", "clara,31\nbert,32", "\n", "a,b,c\nd,e,f"])
 def test_a_cell_with_line_ends_but_no_record_is_accepted(tmp_path: Path, note: str) -> None:
-    text = (f'{HEAD}bert,31,"{note}"\n' + OTHERS).encode()
-    out, quarantined, _ = run(tmp_path, policy_of(tmp_path), text)
+    _, quarantined, _ = run(tmp_path, policy_of(tmp_path), (f'{HEAD}bert,31,"{note}"\n' + OTHERS).encode())
     assert quarantined == []
     assert f'"{note}"'.encode() in (tmp_path / "out.csv").read_bytes()
-    assert out
 
 
 def test_a_cell_with_parts_of_two_records_is_refused(tmp_path: Path) -> None:
@@ -118,15 +112,11 @@ def test_a_cell_with_parts_of_two_records_is_refused(tmp_path: Path) -> None:
     ("cell", "note"),
     [
         (r"C:\temp\new", r"C:\temp\new"),
-        ("x\\", "x\\"),
         ('"x\\\\"', "x\\"),
         (r'"say \"hi\" \n ok"', '"say ""hi"" \\n ok"'),
         ('"x\\\ny"', '"x\\\ny"'),
         (r"a\"b", '"a\\""b"'),
-        (r"\"", '"\\"""'),
-        (r'"\\\""', '"\\"""'),
-        (r'"a\,b"', '"a\\,b"'),
-        *((cell, None) for cell in ('"a""b"', '"a" ', r'"a"\"', '""""', '"a"\\', '"a"b"c')),
+        *((cell, None) for cell in ('"a""b"', '"a" ', r'"a"\"', '"a"b"c')),
     ],
 )
 def test_a_backslash_escapes_a_quotation_mark_in_quotes_and_text_after_a_closing_quote_is_undecodable(
@@ -179,23 +169,13 @@ def test_lines_that_end_with_carriage_returns_are_reported_with_the_remedy(tmp_p
 
 
 @pytest.mark.parametrize("csv", [{}, {"encoding": "latin-1"}, {"encoding": "cp1252"}])
-@pytest.mark.parametrize("kind", ["gzip", "zip", "utf-16"])
+@pytest.mark.parametrize("kind", ["gzip", "utf-16"])
 def test_a_file_that_is_no_text_is_reported_with_the_remedy(tmp_path: Path, kind: str, csv: dict[str, str]) -> None:
-    text = (HEAD + OTHERS).encode()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("in.csv", text)
-    content = {"gzip": gzip.compress(text), "zip": packed.getvalue(), "utf-16": text.decode().encode("utf-16")}[kind]
+    text = HEAD + OTHERS
+    content = gzip.compress(text.encode()) if kind == "gzip" else text.encode("utf-16")
     words = r"in\.csv, line 1: no text in .*: the file is compressed, binary or in another encoding; uncompress it, or"
     with pytest.raises(InputError, match=words):
         run(tmp_path, policy_of(tmp_path, csv=csv), content)
-
-
-@pytest.mark.parametrize("delay", [5e15, 1e300, 1.1e9])
-def test_a_delay_beyond_int64_is_refused(tmp_path: Path, delay: float) -> None:
-    with pytest.raises(ConfigError, match=r"stream\.max_delay_s"):
-        policy_of(tmp_path, stream={"delta": 4, "max_delay_s": delay})
-    assert policy_of(tmp_path, stream={"delta": 4, "max_delay_s": 1e9}).require_stream().max_delay_s == 1e9
 
 
 def test_max_record_bytes_applies_to_files(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ stream: {delta: 4}
 """
 TABLE = STREAM.replace("stream: {delta: 4}\n", "")
 SOURCE = "who,age,note\na,30,x\nb,31,y\nc,50,z\nd,52,x\n"
-FINGERPRINT = "fc9fb28b42394ad5da8c9e9cd3a4132e2a63c785a57ec099d3ed82376c2b2f53"
 
 # Written by the version before the field `policy`, of STREAM and SOURCE.
 OLD_EVIDENCE = '{"partition":0,"cluster":0,"offsets":[0,1]}\n{"partition":0,"cluster":1,"offsets":[2,3]}\n'
@@ -73,16 +72,6 @@ def test_evidence_and_summary_name_the_policy(
     capsys.readouterr()
     assert main(["check", str(tmp_path / "policy.yaml")]) == 0
     assert named == {fingerprint} == {json.loads(capsys.readouterr().out)["fingerprint"]}
-
-
-def test_evidence_of_a_stream_has_these_bytes(tmp_path: Path) -> None:
-    run(tmp_path, "pipe", STREAM)
-    first = b'{"partition":0,"cluster":0,"offsets":[0,1],"policy":"%b"}\n' % FINGERPRINT.encode()
-    second = b'{"partition":0,"cluster":1,"offsets":[2,3],"policy":"%b"}\n' % FINGERPRINT.encode()
-    assert (tmp_path / "evidence").read_bytes() == first + second
-    files = [tmp_path / name for name in ("in.csv", "out.csv", "evidence", "summary")]
-    found = verify(Policy.load(tmp_path / "policy.yaml"), *files)
-    assert found.exit_code == 0, found.text()
 
 
 def test_evidence_and_summary_without_a_policy_are_judged_by_the_given_one(tmp_path: Path) -> None:

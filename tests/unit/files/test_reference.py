@@ -79,12 +79,10 @@ def test_records_that_the_policy_rejects_are_told_and_not_counted(policy: str) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-i", "absent.csv"], "absent.csv: cannot be read: No such file or directory"),
         (["-i", "sample.csv", "--attribute", "age"], "age: no confidential attribute; give one of: ill, pay"),
         (["-i", "sample.csv", "-o", "sample.csv"], "sample.csv: named twice"),
         (["-i", "sample.csv", "-o", "policy.yaml"], "policy.yaml: named twice"),
         (["-i", "few.csv"], "attributes.ill: fewer than two values have 3 subjects or more; give a larger sample"),
-        (["-i", "wrong.csv"], "wrong.csv"),
         (["-i", "sample.csv", "-o", "absent/ill.csv"], "absent/ill.csv: cannot be written"),
         (["-i", "-"], "add --format csv"),
     ],
@@ -92,7 +90,6 @@ def test_records_that_the_policy_rejects_are_told_and_not_counted(policy: str) -
 def test_errors_are_plain_and_nothing_is_written(arguments: list[str], words: str, policy: str, tmp_path: Path) -> None:
     (tmp_path / "sample.csv").write_text(as_csv(records()))
     (tmp_path / "few.csv").write_text(as_csv(records()[:6]))
-    (tmp_path / "wrong.csv").write_text("a,b\n1,2\n")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = run_command("reference", Path(policy).name, *arguments, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")

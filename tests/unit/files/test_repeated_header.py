@@ -65,37 +65,3 @@ def test_a_repeated_header_is_quarantined_and_the_judge_agrees(folder: Path, wor
     verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, table=table)
     assert verdict.exit_code == 0, verdict.text()
     assert (verdict.counts["records"], verdict.counts["unusable"]) == (15, 3)
-
-
-def test_batch_still_refuses_a_table_with_another_fault_beside_a_repeated_header(folder: Path) -> None:
-    (folder / "in.csv").write_text(APPENDED + "p9,n\n")
-    done = run_command("batch", "policy.yaml", "-i", "in.csv", "-o", "out.csv", *BESIDE, folder=folder)
-    assert done.returncode == 2
-    assert "in.csv, line 17: 2 cells, but the header has 3" in done.stderr.decode()
-    assert not (folder / "out.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("beside", "broken"),
-    [
-        (["--evidence", "e.jsonl"], {"existing", "subjects", "nothing_else"}),
-        ([], {"traced", "subjects", "nothing_else"}),
-    ],
-    ids=["with evidence", "without"],
-)
-@pytest.mark.parametrize("command", ["pipe", "batch"])
-def test_the_judge_refuses_a_release_in_which_a_repeated_header_is_a_person(
-    folder: Path, command: str, beside: list[str], broken: set[str]
-) -> None:
-    # The release of three persons. The second one has the values of the header, and a subject, which is not published.
-    (folder / "persons.csv").write_text("who,ward,ill\np0,n,i0\np1,ward,ill\np2,n,i2\n")
-    (folder / "in.csv").write_text("who,ward,ill\np0,n,i0\nwho,ward,ill\np2,n,i2\n")
-    words = ["-i", "persons.csv", "-o", "out.csv", "--evidence", "e.jsonl"]
-    assert run_command(command, "policy.yaml", *words, folder=folder).returncode == 0
-    assert len((folder / "out.csv").read_text().splitlines()) == 4
-    words = ["--released", "out.csv", *beside, "--json", "v.json", *(["--table"] if command == "batch" else [])]
-    for original, code, names in (("persons.csv", 0, set()), ("in.csv", 1, broken)):
-        done = run_command("verify", "policy.yaml", "--original", original, *words, folder=folder)
-        checks = json.loads((folder / "v.json").read_text())["checks"]
-        assert {check["name"] for check in checks if check["status"] == "broken"} == names
-        assert done.returncode == code

@@ -105,17 +105,6 @@ def test_an_authority_that_cannot_be_parsed_is_left_out_and_a_chain_is_not_judge
     assert certificate_warning("ca", str(together)) == ""
 
 
-def test_a_certificate_of_version_2_is_left_to_other_checks(tmp_path: Path) -> None:
-    text = Authority(tmp_path).issue("worker", valid=dt.timedelta(days=90))[0].read_text()
-    content = base64.b64decode("".join(line for line in text.splitlines() if "-" not in line))
-    assert content.count(bytes.fromhex("a003020102")) == 1
-    changed = base64.encodebytes(content.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020101"))).decode()
-    path = tmp_path / "version-2.pem"
-    path.write_text(f"-----BEGIN CERTIFICATE-----\n{changed}-----END CERTIFICATE-----\n")
-    for certificate in ("ca", "client", "http"):
-        assert certificate_warning(certificate, str(path)) == ""
-
-
 def test_the_warning_is_logged_when_the_metric_begins(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     fresh, expired = [
@@ -162,7 +151,7 @@ def test_a_file_that_was_replaced_is_read_again_and_a_private_key_in_it_is_passe
     assert days_left(expiries(metrics)["client"]) == 9
 
 
-@pytest.mark.parametrize("content", [b"", b"no certificate", b"-----BEGIN CERTIFICATE-----\nAAAA\n", None])
+@pytest.mark.parametrize("content", [b"-----BEGIN CERTIFICATE-----\nAAAA\n", None])
 def test_a_file_without_a_certificate_keeps_what_was_read_before(tmp_path: Path, content: bytes | None) -> None:
     file, metrics = Authority(tmp_path).issue("worker", valid=dt.timedelta(days=4))[0], Metrics()
     metrics.certificates.watch("client", str(file))

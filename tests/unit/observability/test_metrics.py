@@ -6,21 +6,20 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from shoal.formats import JsonEncoder
-from shoal.kafka.offsets import OffsetState
-from shoal.observability import Health, Metrics, log_totals
+from shoal.observability import Health, Metrics, log_totals, logger
 from shoal.policy import Policy, Scale
 from shoal.policy.schema import Document
 from shoal.scales.loss import LossTotals
 from shoal.streams import PartitionPipeline
 from shoal.streams.stats import EMPTY_STATS, NO_CONFIDENTIAL_STATS, ConfidentialStats
+from structlog.testing import capture_logs
 from support.partition_tasks import START_MS, Message, RecordingSink, task_of
 from support.scales import attribute, policy_with
 
@@ -79,28 +78,11 @@ def test_counters_of_a_partition_are_0_from_its_assignment_on() -> None:
     assert found == dict.fromkeys(counters, 0)
 
 
-def test_transactions_are_0_from_the_start_on() -> None:
-    found = {one.labels["outcome"]: one.value for one in scraped(Metrics()) if one.name == "shoal_transactions_total"}
-    assert found == {"committed": 0, "aborted": 0}
-
-
 def test_a_partition_that_comes_back_keeps_its_counts() -> None:
     metrics = assigned()
     metrics.early.labels("in", 0).inc(3)
     metrics.add_partition("in", 0, PartitionPipeline(policy(), JsonEncoder(policy())))
     assert metrics.registry.get_sample_value("shoal_clusters_early_total", {"topic": "in", "partition": "0"}) == 3
-
-
-def test_outcomes_that_no_record_had_are_not_in_the_totals() -> None:
-    assert assigned().totals() == {"in": 0, "released": 0, "suppressed": 0, "quarantined": 0}
-
-
-async def test_records_that_are_dated_ahead_are_counted() -> None:
-    task, metrics = task_of(policy(), RecordingSink())
-    ahead = START_MS + 7_200_000
-    await task.process([Message(offset, ahead if offset < 3 else START_MS, b'{"city": "X"}') for offset in range(5)])
-    labels = {"topic": "t", "partition": "0"}
-    assert metrics.registry.get_sample_value("shoal_records_dated_ahead_total", labels) == 3
 
 
 # ---------------------------------------------------------------- the oldest held record
@@ -111,50 +93,11 @@ def oldest(metrics: Metrics) -> float | None:
 
 
 def test_the_time_of_the_oldest_record_is_rounded_down_to_1_2_or_5_times_a_power_of_ten() -> None:
-    shown = {-5.0: 0, 0.0: 0, 0.9: 0, 1.0: 1, 1.9: 1, 2.0: 2, 4.9: 2, 5.0: 5, 9.9: 5, 10.0: 10, 19.0: 10, 20.0: 20}
-    shown |= {49.0: 20, 99.0: 50, 100.0: 100, 999.0: 500, 1000.0: 1000, 90_000.0: 50_000}
-    for held_s, seconds in shown.items():
-        metrics = assigned()
-        metrics.watch_oldest_held("in", 0, partial(float, held_s))
-        assert oldest(metrics) == seconds, held_s
-
-
-def test_the_time_of_the_oldest_record_is_that_of_the_scrape() -> None:
-    metrics, held_s = assigned(), [0.0, 700.0, None]
-    metrics.watch_oldest_held("in", 0, lambda: held_s[0])
-    assert oldest(metrics) == 0
-    held_s.pop(0)
-    assert oldest(metrics) == 500, "without any event"
-    held_s.pop(0)
-    assert oldest(metrics) == 0, "none is held"
-
-
-def test_gauges_of_a_revoked_partition_are_removed() -> None:
-    metrics = assigned()
-    metrics.watch_oldest_held("in", 0, lambda: None)
-    metrics.held.labels("in", 0).set(1)
-    metrics.lag.labels("in", 0).set(1)
-    metrics.remove_partition("in", 0)
-    left = {one.name for one in scraped(metrics) if "partition" in one.labels}
-    assert not left & {"shoal_oldest_held_seconds", "shoal_records_held", "shoal_consumer_lag_records"}
-    assert "shoal_records_total" in left
-
-
-async def test_the_oldest_held_record_is_the_one_that_was_read_first() -> None:
-    now_s = [100.0]
-    task, _ = task_of(policy(), RecordingSink(), monotonic_clock=lambda: now_s[0])
-    assert task.oldest_held_s is None
-    await task.process([Message(0, START_MS - 500_000, b'{"city": "X"}')])
-    now_s[0] += 7.0
-    await task.process([Message(1, START_MS - 500_000, b'{"city": "X"}')])
-    assert task.oldest_held_s == 7.0, "since it was read, not since it was produced"
-
-
-def test_while_records_are_read_again_no_time_is_known() -> None:
-    state = OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8))
-    task, _ = task_of(policy(), RecordingSink(), state)
-    assert task.is_restoring
-    assert task.oldest_held_s is None
+    metrics, held_s = assigned(), list[float | None]()
+    metrics.watch_oldest_held("in", 0, lambda: held_s[-1])
+    for of_now, seconds in ((-5.0, 0), (0.9, 0), (1.9, 1), (2.0, 2), (9.9, 5), (10.0, 10), (999.0, 500), (None, 0)):
+        held_s.append(of_now)
+        assert oldest(metrics) == seconds, of_now
 
 
 # ---------------------------------------------------------------- figures of steps of 20 clusters
@@ -193,6 +136,8 @@ def figures(metrics: Metrics) -> list[float | None]:
 
 def test_figures_are_published_with_every_twentieth_cluster() -> None:
     metrics = metrics_of(l=2)
+    assert metrics.registry.get_sample_value("shoal_protects_values") == 1
+    assert metrics_of().registry.get_sample_value("shoal_protects_values") is None
     observe(metrics, 12, ConfidentialStats(1.23456, 10.0, 3.0, 0.45678, 0.2))
     observe(metrics, 7, ConfidentialStats(2.0, 20.0, 2.0, 0.4, 0.31234))
     before = figures(metrics)
@@ -208,16 +153,6 @@ def test_extremes_are_those_of_the_last_step_and_undefined_if_not_measured() -> 
     assert math.isnan(figures(metrics)[4] or 0)
     observe(metrics, 20, ConfidentialStats(1.0, 4.0, 5.0, 0.3, 0.1))
     assert figures(metrics) == [2.0, 8.0, 5.0, 0.3, 0.1]
-
-
-def test_the_metrics_of_protected_values_have_no_labels() -> None:
-    metrics = metrics_of(max_value_share=0.5)
-    observe(metrics, 20, ConfidentialStats(1.0, 4.0, 2.0, 0.6, 0.4))
-    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
-    found = {sample.name: sample.labels for sample in samples if sample.name in (*NAMES, "shoal_protects_values")}
-    assert found == {name: {} for name in (*NAMES, "shoal_protects_values")}
-    assert metrics.registry.get_sample_value("shoal_protects_values") == 1
-    assert metrics_of().registry.get_sample_value("shoal_protects_values") is None
 
 
 # ---------------------------------------------------------------- the loss of each attribute
@@ -240,19 +175,11 @@ def shown(metrics: Metrics) -> dict[str, float]:
 EARLY, LATE = [(10.0, 1.0, 5000.0), (20.0, 2.0, 5010.0)], [(50.0, 1.0, 9000.0), (70.0, 1.0, 9010.0)]
 
 
-def test_losses_are_published_with_every_twentieth_cluster() -> None:
-    metrics = Metrics()
-    observe(metrics, 12, losses=losses_of(EARLY, 1.0, [0, 0]))
-    observe(metrics, 7)
-    assert shown(metrics) == {}
-    observe(metrics, 1, losses=losses_of(LATE, 3.0, [1, 1]))
-    # Squared errors of 20. Of ages 2275 in total, of times 100 in two windows.
-    assert shown(metrics) == {"age": 0.00879, "shop": 2.0, "at": 0.2}
-
-
 def test_losses_are_those_of_the_last_step() -> None:
     metrics = Metrics()
-    observe(metrics, 20, losses=losses_of(EARLY, 1.0, [0, 0]))
+    observe(metrics, 19, losses=losses_of(EARLY, 1.0, [0, 0]))
+    assert shown(metrics) == {}
+    observe(metrics, 1)
     assert shown(metrics) == {"age": 0.04, "shop": 1.0, "at": 0.04}
     observe(metrics, 20, losses=losses_of(LATE, 0.5, [1, 1]))
     assert shown(metrics) == {"age": 0.0025, "shop": 0.5, "at": 0.01}
@@ -270,15 +197,20 @@ def test_windows_of_different_partitions_are_different() -> None:
     assert shown(metrics)["at"] == 0.04
 
 
-def test_the_series_end_with_the_last_partition() -> None:
+def test_losses_end_with_the_last_partition_and_other_gauges_with_their_own() -> None:
     metrics, policy = Metrics(), policy_with(*ATTRIBUTES)
     for partition in (0, 1):
         metrics.add_partition("in", partition, PartitionPipeline(policy, JsonEncoder(policy)))
+        metrics.watch_oldest_held("in", partition, lambda: None)
+        metrics.held.labels("in", partition).set(1)
     observe(metrics, 20, losses=losses_of(EARLY, 1.0, [0, 0]))
     metrics.remove_partition("in", 0)
     assert shown(metrics) != {}
     metrics.remove_partition("in", 1)
     assert shown(metrics) == {}, "a worker without partitions says nothing of clusters that others release now"
+    left = {one.name for one in scraped(metrics) if "partition" in one.labels}
+    assert not left & {"shoal_oldest_held_seconds", "shoal_records_held"}
+    assert "shoal_records_total" in left
 
 
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
@@ -304,51 +236,37 @@ async def test_committed_clusters_of_a_partition_are_measured(release: str) -> N
 # ---------------------------------------------------------------- the last lines of the log
 
 
-class Log:
-    """Keeps the lines that are logged."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Any]]] = []
-
-    def info(self, event: str, **fields: Any) -> None:
-        self.lines.append((event, fields))
-
-    warning = info
-
-
-def logged(*counts: tuple[str, str, int], limits: Sequence[str] = ()) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is logged after these counts: topic, outcome, records."""
-    metrics, log = Metrics(), Log()
+def logged(
+    *counts: tuple[str, str, int], limits: Sequence[str] = (), unknown: Sequence[dict[str, int]] = ()
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is logged after these counts, which are topic, outcome, records; and unknown values of partitions."""
+    metrics = Metrics()
     for topic, outcome, count in counts:
         metrics.records.labels(outcome, "", topic, 0).inc(count - count // 2)
         metrics.records.labels(outcome, "", topic, 1).inc(count // 2)
+    for partition, of_partition in enumerate(unknown):
+        metrics.count_unknown("a", partition, of_partition)
     metrics.held_at_close = 5
-    log_totals(cast("Any", log), metrics, limits)
-    return log.lines
+    with capture_logs() as lines:
+        log_totals(logger("test"), metrics, limits)
+    return [(str(line.pop("event")), {name: line[name] for name in line if name != "log_level"}) for line in lines]
 
 
 STOPPED = {"suppressed": 0, "quarantined": 0, "held": 5}
 
 
-def test_inputs_of_which_nothing_was_released_are_reported() -> None:
+def test_inputs_of_which_nothing_was_released_and_unknown_values_are_reported() -> None:
     assert logged(("a", "in", 6)) == [
         ("nothing was released", {"records_in": 6, "held": 5}),
         ("stopped", {"in": 6, "released": 0} | STOPPED),
     ]
-    assert logged(("a", "in", 6), ("a", "released", 2)) == [("stopped", {"in": 6, "released": 2} | STOPPED)]
-    assert logged() == [("stopped", {"in": 0, "released": 0} | STOPPED)]
+    assert logged(unknown=[{"job": 3, "area": 1}, {"job": 2}]) == [
+        ("stopped", {"in": 0, "released": 0, "not_in_taxonomy": {"job": 5, "area": 1}} | STOPPED)
+    ]
     assert logged(("b", "in", 6), ("a", "in", 8), ("a", "released", 8), ("c", "released", 2)) == [
         ("nothing was released", {"topic": "b", "records_in": 6}),
         ("stopped", {"in": 14, "released": 10} | STOPPED),
     ]
-
-
-def test_values_that_a_taxonomy_lacks_are_reported() -> None:
-    metrics, log = Metrics(), Log()
-    metrics.count_unknown("a", 0, {"job": 3, "area": 1})
-    metrics.count_unknown("a", 1, {"job": 2})
-    log_totals(cast("Any", log), metrics)
-    assert [fields["not_in_taxonomy"] for _, fields in log.lines] == [{"job": 5, "area": 1}]
 
 
 @pytest.mark.parametrize(
