@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shoal.formats import JsonEncoder
 from shoal.policy import Attribute, Scale, TimeStep
-from shoal.scales.loss import LossTotals, WindowSums, mean_loss
+from shoal.scales.loss import LossTotals, mean_loss
 from shoal.streams import PartitionPipeline
 from support.scales import attribute, block_of, policy_with
 
@@ -75,24 +75,6 @@ def test_numbers_and_tables_keep_their_trend() -> None:
     assert of_table.clocks == []
 
 
-def test_windows_that_come_in_parts_are_one() -> None:
-    for parts in ([[0, 3, 6], [1, 4, 7, 8], [2, 5]], [[n] for n in (8, 0, 5, 3, 1, 7, 2, 6, 4)]):
-        found = LossTotals((AT,))
-        for part in parts:
-            found.merge(totals_of(TICKS[part] + 5, TICKS[part], windows=OFFSETS[part] // 3))
-        assert found.by_attribute() == {"at": pytest.approx(225 / 600)}
-
-
-def test_windows_are_forgotten_once_they_are_closed() -> None:
-    sums = WindowSums.of(OFFSETS // 3, TICKS[:, None])
-    sums.close_before(2)
-    assert (len(sums), sums.squares.tolist()) == (1, [600.0])
-    sums.merge(WindowSums.of(np.array([0]), np.array([[99.0]])))
-    assert (len(sums), sums.squares.tolist()) == (2, [600.0]), "a single record of a new window is its mean"
-    sums.close_before(9)
-    assert (len(sums), sums.squares.tolist()) == (0, [600.0])
-
-
 @pytest.mark.parametrize(
     ("codes", "counted"),
     # More than 500 categories are not told apart.
@@ -143,9 +125,3 @@ def test_the_summary_of_a_stream_has_the_loss_of_its_clock_and_the_mean(rule: st
     assert summary["loss"]["at"] == pytest.approx(loss)
     assert summary["mean_loss"] == pytest.approx((loss + summary["loss"]["wage"]) / 2)
     assert summary["sst"] == 600.0
-
-
-def test_a_summary_without_records_has_no_losses() -> None:
-    policy = policy_with(AT, SHOP)
-    summary = PartitionPipeline(policy, JsonEncoder(policy)).summary.as_dict(0, 1.0)
-    assert (summary["loss"], summary["mean_loss"], summary["clocks"]) == ({"at": None, "shop": None}, None, [])

@@ -12,7 +12,6 @@ from shoal.streams.steering import TargetSpan
 
 pytestmark = pytest.mark.unit
 
-RULES = ["nearest", "greedy", "awo", "block"]
 TWO = np.array([1.0, 0.5])
 
 

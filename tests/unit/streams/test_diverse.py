@@ -110,16 +110,6 @@ def test_a_value_in_a_list_does_not_depend_on_the_others(value: object, other: o
 
 
 @pytest.mark.parametrize(
-    ("reference", "values"),
-    [({None: 0.25, 0: 0.25, 10: 0.5}, [None, 5, 5.1, 99]), ({0: 0.5, 10: 0.5}, [None, 99])],
-)
-def test_numbers_without_a_bin_count_as_the_nearest_one(reference: Any, values: list[Any]) -> None:
-    stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference=reference)
-    stream.push(np.zeros((len(values), 1)), confidential=values)
-    assert np.diff(stream.flush().offsets).tolist() == [len(values)]
-
-
-@pytest.mark.parametrize(
     ("value", "sizes"),
     [
         *((value, [2]) for value in (10**400, "1e400", "12e99999999999999999", float("inf"), Decimal("1e400"))),
@@ -177,14 +167,6 @@ def test_a_record_without_a_cluster_is_suppressed(rule: str) -> None:
     assert stream.flush().suppressed.tolist() == [2, 3, 4, 5]
 
 
-def test_opportunity_costs_of_an_earlier_decision_do_not_count() -> None:
-    stream = StreamClusterer(2, 4, 1, rule="awo", diversity=THREE_VALUES)
-    costs = vars(vars(stream)["_rule"])["_state"].opportunity_costs
-    costs[:] = 1.0
-    stream.push(np.zeros((5, 1)), np.zeros(5, np.int64), values=np.arange(5)[:, None])
-    assert costs[:4].tolist() == [0.0] * 4
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
     for population, released in ((5, [0, 1, 2, 3]), (6, [])):
@@ -208,12 +190,6 @@ def test_a_minimum_population_changes_nothing_before_the_end(rule: str) -> None:
         found.append((decided.positions.tolist(), decided.cluster_bounds.tolist(), decided.suppressed.tolist()))
     assert found[0] == found[1]
     assert len(found[0][1]) > 8
-
-
-def test_each_size_is_tried_until_the_share_of_a_value_fits() -> None:
-    stream = StreamClusterer(2, 8, 1, rule="nearest", diversity=build_diversity_rule(max_value_share=0.25))
-    decided = stream.push(np.arange(9.0)[:, None], values=np.array([[0, 0, 1, 1, 2, 2, 3, 3, 3]]).T)
-    assert decided.positions.tolist() == [0, 2, 4, 6]
 
 
 def test_a_cluster_may_be_larger_than_4k_if_t_needs_it() -> None:
