@@ -133,31 +133,6 @@ def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
     assert [[position - offset for position in members] for members in shifted] == expected
 
 
-def test_a_subject_with_most_records_is_capped_and_others_are_released(rule: str) -> None:
-    coordinates = uniform(400)
-    subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
-    stream = StreamClusterer(4, 60, 2, rule=rule)
-    calls = [stream.push(coordinates, subjects), stream.flush()]
-    shares = np.concatenate([decided.max_per_subject / np.diff(decided.cluster_bounds) for decided in calls])
-    assert len(shares) > 20
-    assert shares.max() <= 0.5
-    assert np.concatenate([decided.subjects for decided in calls]).min() >= 4
-
-
-def test_expiry_keys_release_records_before_delta(rule: str) -> None:
-    stream = StreamClusterer(2, 50, 1, rule=rule, expiry_limits=[10, 1000])
-    times = np.array([0, 0, 5, 10, 11, 11])
-    offsets = np.array([0, 1, 2, 3, 4, 1003])
-    decided = stream.push(np.zeros((6, 1)), expiry_keys=np.column_stack((times, offsets)))
-    if rule == "block":
-        assert clusters_of([decided])[0] == [0, 1]
-        assert set(decided.causes.tolist()) == {1}
-        return
-    assert clusters_of([decided]) == [[0, 1], [2, 3]]
-    assert (decided.causes.tolist(), decided.newest.tolist()) == ([1, 2], [4, 5])
-    assert stream.held_positions().tolist() == [4, 5]
-
-
 PROGRAM = """
 import json, sys
 import numpy as np
@@ -207,18 +182,6 @@ def test_growing_clusters_keep_enough_records_for_the_next(k: int) -> None:
     assert lost.pop("nearest") > 0
     # Only records left at the end of the stream are suppressed.
     assert max(lost.values()) < k
-
-
-@pytest.mark.parametrize("k", [3, 10])
-@pytest.mark.parametrize("rule", ["greedy", "awo", pytest.param("block", marks=pytest.mark.untraced)])
-def test_frequent_subjects_share_clusters_with_k_subjects_under_every_rule(rule: str, k: int) -> None:
-    random = np.random.default_rng(3)
-    coordinates, subjects = random.random((250, 3)), random.zipf(1.5, 250).astype(np.int64) % 100
-    for share in (1.0, 0.5, 0.2 if k > 5 else 0.4):
-        stream = StreamClusterer(k, 80, 3, rule=rule, max_share=share)
-        calls = [stream.push(coordinates, subjects), stream.flush()]
-        assert sorted(sum(clusters_of(calls), suppressed_of(calls))) == list(range(250))
-        assert min(decided.subjects.min() for decided in calls if len(decided.subjects)) >= k
 
 
 SUBJECTS = {

@@ -193,31 +193,3 @@ def test_neither_blocks_nor_the_values_of_codes_change_decisions(setting: Settin
     assert log_of(setting.run(list(range(len(setting.subjects))))) == expected
     _, renamed = np.unique(setting.codes, return_inverse=True)
     assert log_of(setting.run(setting.cuts, 7 - 3 * renamed.reshape(setting.codes.shape))) == expected
-
-
-@given(settings())
-def test_clusters_with_categories_satisfy_all_constraints(setting: Setting) -> None:
-    log = log_of(setting.run(setting.cuts))
-    assert sorted(position for _, members, _, _ in log for position in members) == list(range(len(setting.subjects)))
-    for members in clusters_of(log):
-        owners = setting.subjects[list(members)].tolist()
-        assert len(set(owners)) >= setting.k
-        assert max(map(owners.count, owners)) <= setting.max_share * len(owners) + 1e-9
-    assert all(newest - members[0] <= setting.delta for _, members, _, newest in log)
-
-
-@given(settings(), st.data())
-def test_a_restart_with_the_held_codes_decides_alike(setting: Setting, data: st.DataObject) -> None:
-    n, d = len(setting.subjects), setting.numeric.shape[1]
-    stop = data.draw(st.integers(0, n - 1))
-    before, after = (setting.clusterer(d, setting.code_distances) for _ in range(2))
-    before.push(setting.numeric[:stop], setting.subjects[:stop], codes=setting.codes[:stop])
-    held = before.held_positions()
-    renamed = setting.codes * 5 + 1
-    again = after.push(setting.numeric[held], setting.subjects[held], held, codes=renamed[held])
-    assert log_of([again]) == []
-    part = slice(stop, n)
-    calls = [before.push(setting.numeric[part], setting.subjects[part], codes=setting.codes[part]), before.flush()]
-    rest = np.arange(stop, n)
-    resumed = [after.push(setting.numeric[part], setting.subjects[part], rest, codes=renamed[part]), after.flush()]
-    assert log_of(resumed) == log_of(calls)

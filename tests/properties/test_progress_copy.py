@@ -222,32 +222,6 @@ TestStores = Stores.TestCase
 TestStores.settings = settings(stateful_step_count=30)
 
 
-def test_the_model_notices_a_start_from_an_old_copy() -> None:
-    """Without the check of the output, a copy that workers without the setting left behind releases records twice."""
-    stores = Stores()
-    stores.begin(0, None)
-    stores.read(6)
-    stores.send()
-    stores.restart(has_copy=False, skips=False)
-    assert stores.progress is not None
-    stores.progress.complete([1, 2])
-    stores.decided += [(1, "released"), (2, "released")]
-    stores.send()
-    stores.group_expires()
-    stores.output = []
-
-    async def unchecked(*_: object, **__: object) -> None:
-        pass
-
-    with mock.patch.object(stores, "check_output", unchecked):
-        stores.restart(has_copy=True, skips=False)
-    assert stores.progress is not None
-    stores.progress.complete([1, 2])
-    stores.decided += [(1, "released"), (2, "released")]
-    with pytest.raises(AssertionError, match="released twice"):
-        stores.send()
-
-
 def test_a_state_without_records_is_the_same_in_both_stores() -> None:
     commit = CommittedState(OffsetState(3, 3), "ab" * 8, 5)
     cipher = MetadataCipher("g")

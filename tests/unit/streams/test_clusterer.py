@@ -66,19 +66,15 @@ VALID: dict[str, Any] = {
     ("changed", "message"),
     [
         ({"coordinates": np.zeros((2, 2))}, r"coordinates: must be an array of float64, shape \(n, 3\)"),
-        ({"coordinates": np.zeros((2, 3), np.float32)}, "coordinates"),
         ({"coordinates": [[0.0, 0.0, 0.0]]}, "coordinates"),
         ({"coordinates": np.full((2, 3), np.nan)}, "coordinates: must be finite"),
         ({"subjects": np.array([1])}, r"subjects: must be an array of int64, shape \(2,\)"),
         ({"subjects": None}, "subjects: given in some blocks"),
-        ({"positions": np.array([6, 6])}, "positions: must ascend"),
         ({"positions": np.array([3, 4])}, "positions: must ascend"),
         ({"positions": np.array([4, 2**62])}, "positions: must ascend"),
         ({"expiry_keys": None}, "expiry_keys: missing"),
         ({"expiry_keys": np.array([[5], [4]])}, "expiry_keys: must not decrease"),
         ({"expiry_keys": np.array([[4], [5]])}, "expiry_keys: must not decrease"),
-        ({"expiry_keys": np.array([[5], [2**62]])}, "expiry_keys: must not decrease"),
-        ({"expiry_keys": np.zeros((2, 2), np.int64)}, "expiry_keys"),
     ],
 )
 def test_an_invalid_array_is_named_without_its_values(changed: dict[str, Any], message: str) -> None:

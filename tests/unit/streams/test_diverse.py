@@ -37,17 +37,14 @@ PATHS = np.array([[0, 0], [1, 0], [2, 1], [3, 1]])
     ("parameters", "fault"),
     [
         ({"l": 1}, "l: must be a whole number of 2 or more"),
-        ({"l": {"entropy": 1}}, "l: must be"),
         ({"l": {"recursive": [0, 2]}}, "l: must be"),
         ({"l": {"distinct": 2, "entropy": 2}}, "l: must be"),
         ({"l": 12}, r"l: must be at most delta \+ 1"),
         ({"max_value_share": 0}, "max_value_share: must be above 0"),
         ({"t": 0.2}, "reference: required with t"),
-        ({"t": 0, "reference": {"a": 0.5, "b": 0.5}}, "t: must be above 0"),
         ({"t": 0.2, "reference": {"a": 1.0}}, "reference: must map two or more values"),
         ({"t": 0.2, "reference": {"a": 0.5, "b": 0.4}}, "reference: shares must sum to 1"),
         ({"t": 0.2, "reference": {"a": 0.5, " a": 0.5}}, "reference: lists a value twice"),
-        ({"t": 0.2, "reference": 5}, "reference: must map"),
     ],
 )
 def test_a_protection_outside_its_domain_is_named(parameters: dict[str, Any], fault: str) -> None:
@@ -64,13 +61,10 @@ TWO_TEXTS: dict[str, Any] = {"t": 0.5, "reference": {"a": 0.5, "b": 0.5}}
     [
         (NO_COLUMNS, None, "confidential: missing"),
         (NO_COLUMNS, ["a"], r"confidential: must have shape \(2,\)"),
-        (NO_COLUMNS, np.zeros((2, 1, 1)), "confidential: must have shape"),
         (TWO_TEXTS, [["a", "b"]] * 2, "confidential: must have 1 columns"),
         ({"t": 0.5, "reference": {1: 0.5, 2: 0.5}}, ["a", "b"], "confidential: must be numbers"),
         (NO_COLUMNS, [[1], [1, 2]], "confidential: rows must have the same length"),
-        (NO_COLUMNS, [np.zeros(1), np.zeros(2)], "confidential: rows must have the same length"),
         (NO_COLUMNS, np.array([{"a": 1}, None], object), "confidential: must be texts, numbers"),
-        (NO_COLUMNS, np.array([object(), None], object), "confidential: must be texts, numbers"),
     ],
 )
 def test_confidential_values_are_required_and_have_one_row_per_record(
@@ -84,11 +78,9 @@ def test_confidential_values_are_required_and_have_one_row_per_record(
     ("values", "sizes"),
     [
         (["1", "01", "1.0", " 1e0", "2", "b"], [6]),
-        (["x", "x ", "x", "x", "x", "x"], []),
         ([None, float("nan"), None, "", "", ""], [6]),
         ([True, 1, True, 1, True, 1], [6]),
         ([0.1, "0.1", "0.10", 0.1, 0.1, 0.1], []),
-        (["007", "+7", "7.", 7, "7.0", "70e-1"], []),
         ([True, "true", True, "true", True, "true"], [6]),
     ],
 )
@@ -145,7 +137,6 @@ def test_texts_without_a_bin_have_a_share_of_0() -> None:
         ([[0]], [[0]], "values"),
         ([[0], [0]], None, "bins: must be an array of int64"),
         ([[0], [0]], [[0], [2]], "bins: must be indices"),
-        ([[0], [0]], [[0], [-1]], "bins: must be indices"),
     ],
 )
 def test_codes_and_bins_that_do_not_fit_are_refused(values: Any, bins: Any, fault: str) -> None:

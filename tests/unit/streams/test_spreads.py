@@ -63,11 +63,12 @@ def test_nothing_is_learned_if_distances_are_scaled_by_bounds() -> None:
     assert Spreads.of(Policy.from_document(Document.model_validate(document)), None) is None
 
 
-def test_before_anything_is_known_the_policy_gives_the_widths() -> None:
+def test_before_anything_is_known_or_if_values_are_equal_the_policy_gives_the_widths() -> None:
     spreads = Spreads(POLICY)
-    assert spreads.scaling.widths.tolist() == [1.0, 10.0, 1000.0, 2.0, 200 * HOUR]
     assert spreads.scaling.centers.tolist() == [0.0, 5.0, 0.0, 1.0, 0.0]
     assert not spreads.start_epoch(3)
+    for scaling in (spreads.scaling, fitted(published(100)).scaling):
+        assert scaling.widths.tolist() == [1.0, 10.0, 1000.0, 2.0, 200 * HOUR]
 
 
 def test_the_spread_of_held_records_is_used_before_clusters_are_published() -> None:
@@ -136,10 +137,6 @@ def test_a_width_is_not_below_a_step_of_what_is_published() -> None:
     assert spreads.scaling.widths[STEPPED] == 5.0
     assert spreads.scaling.widths[GRADE] == 1.0
     assert spreads.scaling.widths[AT] == HOUR
-
-
-def test_equal_values_leave_the_width_of_the_policy() -> None:
-    assert fitted(published(100)).scaling.widths.tolist() == [1.0, 10.0, 1000.0, 2.0, 200 * HOUR]
 
 
 def test_a_cluster_that_publishes_null_changes_nothing() -> None:
@@ -213,12 +210,6 @@ def test_a_weight_is_read_back_to_the_bit(weight: float) -> None:
     assert AdaptiveState.from_bytes(data, STEERED).position_weight == weight
 
 
-def test_a_fixed_weight_needs_no_bytes() -> None:
-    assert AdaptiveState.size(steered_by(0.1)) == 0
-    assert AdaptiveState().to_bytes(STEERED) == b""
-    assert AdaptiveState.from_bytes(b"", STEERED) == AdaptiveState()
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -234,6 +225,9 @@ def test_invalid_bytes_are_refused(data: bytes) -> None:
         AdaptiveState.from_bytes(data, STEERED)
 
 
-def test_a_state_is_refused_by_a_policy_without_one() -> None:
+def test_a_fixed_weight_needs_no_bytes_and_refuses_a_state() -> None:
+    assert AdaptiveState.size(steered_by(0.1)) == 0
+    assert AdaptiveState().to_bytes(STEERED) == b""
+    assert AdaptiveState.from_bytes(b"", STEERED) == AdaptiveState()
     with pytest.raises(InputError):
         AdaptiveState.from_bytes(AdaptiveState(0.1).to_bytes(STEERED), steered_by(0.1))
