@@ -278,19 +278,6 @@ def test_swaps_repair_clusters_and_lose_less_than_merging(
     assert loss_of(values, merge_until_feasible(values, repaired, 5, constraints)) < loss_of(values, merged)
 
 
-def test_swaps_depend_on_equality_of_codes_only() -> None:
-    values, (areas, words) = correlated(3)
-    labels = mdav(values, 5)
-    renamed = ConfidentialAttribute(np.array([3, 0, 6, 1, 5, 2, 4])[areas.bins], ordered=False)
-    found = [
-        repair_by_swaps(
-            values, labels, 5, ClusterConstraints(confidential=(one, words), l=LDiversity(ENTROPY, 2.5))
-        ).tolist()
-        for one in (areas, renamed)
-    ]
-    assert found[0] == found[1]
-
-
 def nested(codes: Int64Vector) -> ConfidentialAttribute:
     """Seven leaves below three nodes, compared with the table."""
     paths = np.array([[0, 0], [1, 0], [2, 1], [3, 1], [4, 1], [5, 2], [6, 2]])

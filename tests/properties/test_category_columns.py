@@ -116,7 +116,7 @@ def test_squared_distances_are_those_of_numbers_plus_those_of_columns(setting: S
 def test_rule_nearest_decides_as_plain_python_on_one_coordinate_per_code(setting: Setting) -> None:
     naive = setting.feed(NaiveStream(setting.k, setting.delta, setting.omega_p, setting.max_share))
     naive.flush()
-    assert log_of(setting.run(setting.cuts)) == naive.decisions.log
+    assert log_of(setting.run(setting.cuts)) == naive.log
 
 
 @given(settings(rules=("greedy", "awo"), ties=False))
@@ -124,7 +124,7 @@ def test_growth_rules_decide_as_plain_python_on_one_coordinate_per_code(setting:
     naive = NaiveGrowth(setting.k, setting.delta, setting.omega_p, setting.max_share)
     grows_as(setting.rule, naive)
     setting.feed(naive)
-    assert log_of(setting.run(setting.cuts)[:-1]) == naive.decisions.log
+    assert log_of(setting.run(setting.cuts)[:-1]) == naive.log
 
 
 def grows_as(rule: str, naive: NaiveGrowth) -> None:
@@ -161,14 +161,14 @@ def test_partitions_of_held_records_are_those_of_one_coordinate_per_code(setting
     naive = partition_of(setting)
     setting.feed(naive)
     naive.flush()
-    assert log_of(setting.run(setting.cuts)) == naive.decisions.log
+    assert log_of(setting.run(setting.cuts)) == naive.log
 
 
 def test_such_partitions_need_repairs_and_exchanges() -> None:
     def needs_both(setting: Setting) -> bool:
         naive = setting.feed(partition_of(setting))
         naive.flush()
-        return naive.repairs > 0 and naive.exchanges > 0 and len(clusters_of(naive.decisions.log)) > 5
+        return naive.repairs > 0 and naive.exchanges > 0 and len(clusters_of(naive.log)) > 5
 
     any_example = hypothesis.settings(phases=[hypothesis.Phase.generate], derandomize=True, max_examples=200)
     assert needs_both(hypothesis.find(PARTITIONED, needs_both, settings=any_example))

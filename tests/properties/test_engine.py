@@ -114,8 +114,8 @@ def test_rule_nearest_decides_as_plain_python_for_any_blocks(setting: Setting) -
     setting.push(stream, 0, len(setting.positions))
     assert stream.held_positions().tolist() == [record["position"] for record in naive.buffer]
     naive.flush()
-    assert log_of(setting.run(setting.cuts)) == naive.decisions.log
-    assert log_of(setting.run(list(range(len(setting.positions))))) == naive.decisions.log
+    assert log_of(setting.run(setting.cuts)) == naive.log
+    assert log_of(setting.run(list(range(len(setting.positions))))) == naive.log
 
 
 @given(settings(rules=["greedy", "awo"]))
@@ -126,7 +126,7 @@ def test_growth_rules_decide_as_plain_python(setting: Setting) -> None:
     setting.feed(naive)
     stream = setting.clusterer()
     decided = [setting.push(stream, start, end) for start, end in pairwise([0, *setting.cuts, len(setting.positions)])]
-    assert log_of(decided) == naive.decisions.log
+    assert log_of(decided) == naive.log
 
 
 @given(settings(gaps=False))

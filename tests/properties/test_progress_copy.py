@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from shoal.errors import InputError
 from shoal.kafka import start as newest
 from shoal.kafka.metadata import CommittedState, MetadataCipher
-from shoal.kafka.offsets import OffsetState, OffsetTracker
+from shoal.kafka.offsets import OffsetTracker
 from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
 from shoal.kafka.start import newest_commit
 from shoal.policy import KafkaSection
@@ -220,20 +220,3 @@ class Stores(RuleBasedStateMachine):
 
 TestStores = Stores.TestCase
 TestStores.settings = settings(stateful_step_count=30)
-
-
-def test_a_state_without_records_is_the_same_in_both_stores() -> None:
-    commit = CommittedState(OffsetState(3, 3), "ab" * 8, 5)
-    cipher = MetadataCipher("g")
-    place = Stored(SETTINGS, 0, cipher, "ab")
-    text = cipher.encode(commit, "in", 0)
-    copied = msgspec.json.decode(place.encode(3, text, 0), type=CopiedCommit)
-    place, ends = replace(place, copied=copied), list[int]()
-
-    async def check(_: KafkaSection, __: int, end: int | None) -> None:
-        assert end == 0
-
-    with mock.patch.object(newest, "check_no_other_writer", check):
-        found = result_of(newest_commit(OffsetAndMetadata(3, text), place, SETTINGS, 0, cipher, ends.append))
-    assert found == commit
-    assert ends == [0]
