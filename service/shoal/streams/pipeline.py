@@ -86,7 +86,7 @@ class PartitionPipeline:
         restorer: ClusterRestorer | None = None,
     ) -> None:
         stream = policy.require_stream()
-        state = adaptive_state or AdaptiveState()
+        state, span = adaptive_state or AdaptiveState(), policy.target_span
         # Less 1, because a record expires when a key exceeds its own by more than the limit.
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
         expiry_limits = (delay_ms, max_offset_span)
@@ -107,7 +107,7 @@ class PartitionPipeline:
             stream.delta,
             len(shape.ranges),
             rule=stream.rule,
-            position=_position_weight(policy, shape.ranges, state),
+            position=policy.position if span is None else TargetSpan(span, shape.ranges, state.position_weight),
             max_share=policy.max_share,
             expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
@@ -220,7 +220,9 @@ class PartitionPipeline:
         decided = self._cluster(subjects, positions, records)
         decisions = self._encode_decided(decided)
         if self._reorder is not None:
-            due = self._reorder.pop_due(positions, records.expiry_keys, self._first_undecided())
+            held = self._clusterer.held_positions()
+            first_undecided = int(held[0]) if len(held) else self._next_position
+            due = self._reorder.pop_due(positions, records.expiry_keys, first_undecided)
             decisions = released_in_order(decisions, due)
         return self._count_released(decisions)
 
@@ -313,11 +315,6 @@ class PartitionPipeline:
         spreads.partial_fit(published, sizes)
         if not were_learned and spreads.update_scaling():
             self._rescale(spreads.scaling)
-
-    def _first_undecided(self) -> int:
-        """Return the position of the oldest record that is not decided."""
-        held = self._clusterer.held_positions()
-        return int(held[0]) if len(held) else self._next_position
 
     def _count_released(self, decisions: BlockDecisions) -> BlockDecisions:
         if decisions.stats is not None:
@@ -418,13 +415,6 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
         pipeline.flush()
         # Artificial records may all be suppressed, under privacy.t for instance.
         _published(policy, block)
-
-
-def _position_weight(policy: Policy, ranges: tuple[float, ...], state: AdaptiveState) -> float | TargetSpan:
-    """Return the weight of the position, or the target that it follows."""
-    if policy.target_span is None:
-        return policy.position
-    return TargetSpan(policy.target_span, ranges, state.position_weight)
 
 
 class StoredRecords(NamedTuple):
