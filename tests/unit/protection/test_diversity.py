@@ -61,12 +61,6 @@ def test_recursive_diversity_compares_the_most_frequent_with_the_rarer_values() 
 
 
 SALARIES = ValueReference(ORDERED, np.ones(9, np.int64))  # 3k to 11k, each once
-GASTRIC_ULCER, GASTRITIS, STOMACH_CANCER, COLITIS, FLU, BRONCHITIS, PNEUMONIA, EMBOLISM = range(8)
-STOMACH_COLON_INFECTION_VASCULAR = [0, 0, 0, 1, 2, 2, 2, 3]
-DIGESTIVE_RESPIRATORY = [0, 0, 0, 0, 1, 1, 1, 1]
-PATHS = np.array([range(8), STOMACH_COLON_INFECTION_VASCULAR, DIGESTIVE_RESPIRATORY]).T
-DISEASES = ValueReference(HIERARCHICAL, np.array([1, 2, 2, 0, 1, 2, 1, 0]), PATHS)
-"""Nine patients: shares of the leaves in ninths 1, 2, 2, 0, 1, 2, 1, 0; of stomach and digestive diseases 5/9."""
 
 
 def test_ordered_distances_of_the_salaries_of_the_paper() -> None:
@@ -75,13 +69,6 @@ def test_ordered_distances_of_the_salaries_of_the_paper() -> None:
     assert distance(SALARIES, [3, 5, 8]) == pytest.approx(1 / 6)
     # steps of 1/3 at 3k, 5k and 9k: |3 - 1| + |3 - 2| + |6 - 3| + ... ninths over the first eight salaries
     assert distance(SALARIES, [0, 2, 6]) == pytest.approx((2 + 1 + 3 + 2 + 1 + 0 + 2 + 1) / 9 / 8)
-
-
-def test_hierarchical_distances_by_hand() -> None:
-    # half the sums of differences of the shares: leaves 5/9, stomach against infection 1/9, digestive 1/9
-    assert distance(DISEASES, [GASTRIC_ULCER, STOMACH_CANCER, PNEUMONIA]) == pytest.approx((5 + 1 + 1) / 27)
-    assert distance(DISEASES, [GASTRITIS, FLU, BRONCHITIS]) == pytest.approx((4 + 2 + 2) / 27)
-    assert distance(DISEASES, [EMBOLISM]) == pytest.approx((9 + 9 + 5) / 27)
 
 
 def test_t_may_be_reached_in_each_attribute() -> None:

@@ -70,11 +70,12 @@ def test_strings_and_integers_give_the_same_clusters() -> None:
     random = np.random.default_rng(4)
     values, codes = random.random((500, 2)), random.integers(0, 40, 500)
     results = []
-    for subjects in (codes, [f"subject {code}" for code in codes]):
+    texts = [f"subject {code}" for code in codes]
+    for subjects in (codes, texts, np.array(texts, object)):
         stream = StreamAggregator(5, 30, max_share=0.4)
         calls = [stream.push(values[start : start + 9], subjects[start : start + 9]) for start in range(0, 500, 9)]
         results.append([out.positions.tolist() for out in [*calls, stream.flush()]])
-    assert results[0] == results[1]
+    assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize(

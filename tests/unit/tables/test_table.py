@@ -91,11 +91,6 @@ def test_a_number_that_the_policy_lists_is_missing(kind: str, seven: Any) -> Non
     assert np.array_equal(numbers, [1, np.nan, 70, np.nan], equal_nan=True)
 
 
-def test_a_text_that_the_policy_lists_makes_no_category_of_a_number() -> None:
-    assert column_of("any", [1, "?", 70, 2], ("", "?")).numbers() is not None
-    assert column_of("any", [1, "?", 70, 2], ("",)).numbers() is None
-
-
 def test_missing_values_of_a_category_are_one_bin() -> None:
     column = column_of("string", ["a", "?", None, "b"], ("", "?"))
     assert column.numbers() is None
