@@ -44,8 +44,7 @@ class StreamClusterer:
     expiry key, which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column
     only if all members have it, as with a common ancestor; by default it publishes the most frequent one. Rule block
     takes it into account. ``diversity`` is what each cluster must satisfy in the ``protected`` (q, 1 or more) protected
-    attributes. Raises `ParameterError` if ``k``, ``delta``, ``d``, ``rule``, ``position``, ``max_share`` or
-    ``code_distances`` are outside their domain; the message names all of them.
+    attributes. `ParameterError` names all parameters outside their domain.
 
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records, and satisfies ``diversity``. A record is decided at the
@@ -58,10 +57,9 @@ class StreamClusterer:
 
     Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are returned.
 
-    Cost: O(delta (d + c)) memory; for time see the classes of the rules.
-
-    Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1
-    (doi:10.1109/ICDMW.2017.141). The paper does not define the end of the stream; see `flush`.
+    Cost: O(delta (d + c)) memory; for time see the classes of the rules. Source: Algorithms 2 and 3 and Note 1 of J.
+    Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017 (doi:10.1109/ICDMW.2017.141), which does
+    not define the end of the stream; see `flush`.
     """
 
     def __init__(

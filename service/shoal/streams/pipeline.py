@@ -49,17 +49,9 @@ _OFFSET, _BY_OFFSET_SPAN = 1, 2
 class PartitionPipeline:
     """The steps from decoded records to published rows, for one partition.
 
-    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`. The steps:
-
-    1. quota: `apply_quota` suppresses records above ``privacy.per_subject``;
-    2. embed: give categories their codes, scale and weight numbers;
-    3. cluster: add the records to the stream clusterer, which decides clusters;
-    4. check: `streams.invariants` verifies every decision before it is returned;
-    5. centroid: compute the published values of each cluster, which are those of its scale;
-    6. encode: write the rows;
-    7. release: return rows now, or keep them until they are due for release (``stream.release``).
-
-    `push` performs steps 2 to 7; `flush` performs steps 3 to 7 on all records that are held.
+    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`: it embeds the
+    records, lets the clusterer decide, which verifies each decision, computes the published values, writes the rows,
+    and returns them now or when they are due (``stream.release``). `flush` does so with all records that are held.
 
     ``policy`` must have a stream section. Beyond a distance of ``max_offset_span`` from the newest offset the oldest
     record expires early. ``next_cluster_number`` is how many clusters were decided before a restart,
