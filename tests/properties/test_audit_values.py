@@ -1,4 +1,4 @@
-"""Confidential values in the audit: spellings, distances against their definitions, and merged clusters."""
+"""Confidential values in the audit: spellings, and distances against their definitions."""
 
 from __future__ import annotations
 

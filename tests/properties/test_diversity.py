@@ -1,4 +1,4 @@
-"""Kernels of l-diversity and t-closeness against their definitions, and that merging keeps every constraint."""
+"""Kernels of l-diversity and t-closeness against their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact sums, coordinates of categories, sorting, the heap and numbers of subjects, compared with plain Python."""
+"""Coordinates of categories, compared with plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clusters publish: medians, modes, ancestors, tree medians, times, and missing values."""
+"""What clusters publish: the more frequent category, times, and missing values."""
 
 from __future__ import annotations
 

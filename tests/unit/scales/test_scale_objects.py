@@ -1,4 +1,4 @@
-"""The object of each scale: how values compare, which scalars are published, and what is wrong with a value."""
+"""The object of each scale: which scalars are published, and what is wrong with a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream clusterer: parameters, blocks, ``max_share``, the end of the stream, growth, weights of the position."""
+"""The stream clusterer: parameters, ``max_share``, copies, the weight that keeps the order, and invalid arrays."""
 
 from __future__ import annotations
 
