@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import combinations, count
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -54,11 +54,6 @@ def reduced_costs(rows: Float64Matrix, prices: Float64Vector, k: int) -> dict[tu
     }
 
 
-def stored_clusters(found: exact.PricingResult) -> set[tuple[int, ...]]:
-    stored = found.clusters[: found.state[exact.STORED]].tolist()
-    return {tuple(sorted(record for record in members if record >= 0)) for members in stored}
-
-
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_the_optimum_is_found_and_no_partition_is_below_the_bound(name: str, k: int) -> None:
@@ -70,15 +65,6 @@ def test_the_optimum_is_found_and_no_partition_is_below_the_bound(name: str, k: 
     assert found.loss == pytest.approx(best, rel=1e-6, abs=1e-12 if values.max() > 1e-3 else 0.0)
     assert found.bound <= best * (1.0 + 1e-12)
     assert found.bound <= found.loss
-    assert found.gap < 1e-6
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_the_default_budget_proves_the_optimum_of_ten_records(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.tables.refinement.BATCH", 100_000)
-    values = np.random.default_rng(2).random((10, 3))
-    found = refined(values, k, "mdav", "exact")
-    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), k))
     assert found.gap < 1e-6
 
 
@@ -119,30 +105,6 @@ def test_a_solver_without_a_result_gives_no_bound(monkeypatch: pytest.MonkeyPatc
     assert 1e-3 < found.gap < 0.2
 
 
-@pytest.mark.parametrize(("limit", "mean", "spread"), [(2.5 + 1e-6, 0.3, 0.5), (0.0, 0.8, 0.7)])
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("seed", range(6))
-def test_all_clusters_below_a_reduced_cost_are_found(
-    seed: int, k: int, limit: float, mean: float, spread: float
-) -> None:
-    """With a limit of 0, as at a gap of zero, they are those with a negative reduced cost."""
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
-    prices, squares = random.normal(mean, spread, 9), pair_squares(rows)
-    expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < limit}
-    assert expected
-    for room, is_enough in ((400, True), (len(expected), True), (len(expected) - 1, False)):
-        found = exact.empty_pricing_result(9, room)
-        assert exact.search_clusters(squares, prices, k, limit, limit, room + 1, MANY, found) == is_enough
-        if is_enough:
-            assert found.state[exact.STORED] == len(expected)
-            assert stored_clusters(found) == expected
-    if limit == 0.0:
-        found = exact.empty_pricing_result(9, 400)
-        assert exact.search_clusters(squares, np.zeros(9), k, limit, limit, 401, MANY, found)
-        assert found.state[exact.STORED] == 0
-
-
 @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-160])
 @pytest.mark.parametrize("refine", ["none", "descent", "anneal", "exact"])
 def test_a_loss_below_the_smallest_float_is_not_zero_and_the_labels_are_those_of_larger_values(
@@ -160,21 +122,37 @@ def test_a_loss_below_the_smallest_float_is_not_zero_and_the_labels_are_those_of
     assert found.labels.tolist() == expected.labels.tolist()
 
 
-def test_a_solver_stopped_at_its_first_call_returns_the_start() -> None:
-    values = np.random.default_rng(3).random((60, 6))
-    choosing: list[bool] = []
+@pytest.fixture
+def choosing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Not empty once the solver chooses among clusters."""
+    begun: list[bool] = []
     choose = ClusterPool.choose
 
     def recorded(self: ClusterPool, start: Int32Vector, is_over: Callable[[], bool]) -> tuple[Int32Vector, float]:
-        choosing.append(True)
+        begun.append(True)
         return choose(self, start, is_over)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ClusterPool, "choose", recorded)
-        found = refined(values, 3, "mdav", "exact", budget_used=lambda _: 1.0 if choosing else 0.5)
+    monkeypatch.setattr(ClusterPool, "choose", recorded)
+    return begun
+
+
+def test_a_solver_stopped_at_its_first_call_returns_the_start(choosing: list[bool]) -> None:
+    values = np.random.default_rng(3).random((60, 6))
+    found = refined(values, 3, "mdav", "exact", budget_used=lambda _: 1.0 if choosing else 0.5)
     assert choosing
     assert np.bincount(found.labels).min() >= 3
     assert 0.0 < found.bound <= found.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
+
+
+@pytest.mark.untraced
+def test_an_exception_of_the_budget_reaches_the_caller_from_the_solver(choosing: list[bool]) -> None:
+    def budget_used(_: int) -> float:
+        if choosing:
+            raise KeyError
+        return 0.5
+
+    with pytest.raises(KeyError):
+        refined(np.random.default_rng(3).random((60, 6)), 3, "mdav", "exact", budget_used=budget_used)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -200,45 +178,11 @@ def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int)
         assert plain.loss(rows.tolist(), [members]) < sum(prices[members])
 
 
-def test_a_search_beyond_its_limit_returns_false() -> None:
-    found = exact.empty_pricing_result(10, 50)
-    assert not exact.search_clusters(np.zeros((10, 10)), np.ones(10), 3, 0.0, -1e-9, 5, 3, found)
-
-
-def test_the_same_budget_gives_the_same_labels() -> None:
-    values = np.random.default_rng(3).random((40, 2))
-    one, other = (refined(values, 3, "mdav", "exact", seed=4, budget_used=small_budget) for _ in range(2))
-    assert one.labels.tolist() == other.labels.tolist()
-    assert one.bound == other.bound
-
-
 def test_a_budget_used_up_at_once_loses_no_more_than_descent_and_gives_a_bound() -> None:
     values = np.random.default_rng(3).random((40, 2))
     at_once = refined(values, 3, "mdav", "exact", budget_used=lambda _: 1.0)
     assert at_once.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
     assert 0.0 <= at_once.bound <= at_once.loss
-
-
-@pytest.mark.untraced
-def test_an_exception_of_the_budget_reaches_the_caller() -> None:
-    class StopHereError(Exception):
-        pass
-
-    values = np.random.default_rng(3).random((60, 6))
-    calls = count()
-    refined(
-        values, 3, "mdav", "exact", budget_used=lambda _: 0.5 + 0.0 * next(calls)
-    )  # annealing is over, the choice never is
-    last = next(calls) - 1  # the last call came from the solver
-
-    def budget_used(_: int) -> float:
-        if next(again) == last:
-            raise StopHereError
-        return 0.5
-
-    again = count()
-    with pytest.raises(StopHereError):
-        refined(values, 3, "mdav", "exact", budget_used=budget_used)
 
 
 @pytest.mark.parametrize(

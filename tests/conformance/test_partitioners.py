@@ -109,12 +109,6 @@ def test_the_curve_visits_every_cell_once_and_consecutive_cells_are_neighbours(b
     assert {float(np.abs(after - before).sum()) for before, after in pairwise(path)} <= {1.0}
 
 
-def test_keys_of_two_words_differ_for_neighbouring_cells() -> None:
-    cells = np.array([[0.0] * 5, [2.0**20 - 1] * 5, *(np.eye(5) + 5.0), [5.0] * 5])
-    keys = curve_keys(cells, 20)
-    assert len(set(zip(*keys.tolist(), strict=True))) == len(cells)
-
-
 def test_hilbert_is_the_optimal_partition_along_its_order(shape: str) -> None:
     size = sized(40, 24)
     table = shapes(size)[shape]

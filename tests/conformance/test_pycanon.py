@@ -53,18 +53,6 @@ def test_the_smallest_class_of_a_table_is_that_of_pycanon(tmp_path: Path, seed: 
     assert with_evidence.exit_code == 0, with_evidence.text()
 
 
-def test_a_class_below_k_is_counted_alike(tmp_path: Path) -> None:
-    original, released = tmp_path / "in.csv", tmp_path / "out.csv"
-    original.write_text(table(Random(9), 9))
-    rows = [f"F,I21,II,n{number}" for number in range(6)] + [f"M,any,I,n{number}" for number in range(6, 9)]
-    released.write_text("sex,code,stage,note\n" + "".join(f"{row}\n" for row in rows))
-    policy = Policy.from_document(Document.model_validate(DOCUMENT))
-    frame = pd.read_csv(released, dtype=str, keep_default_na=False)
-    judged = verify(policy, original, released)
-    assert judged["alone"].worst == k_anonymity(frame, ["sex", "code", "stage"]) == 3
-    assert judged["alone"].failed == 3
-
-
 # ---------------------------------------------------------------- confidential values
 
 QUASI = ["age", "pay"]

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from oracle.naive import Entry, NaiveStream, log_of
 from shoal.arrays import Float64Matrix
-from shoal.errors import ParameterError
 from shoal.streams import Decisions, StreamClusterer
 from shoal.streams.steering import order_keeping_weight
 from shoal.tables.microaggregation import microaggregate
@@ -54,11 +53,6 @@ def suppressed_of(calls: list[Decisions]) -> list[int]:
     return [position for decided in calls for position in decided.suppressed.tolist()]
 
 
-def test_a_delta_too_small_to_fill_a_cluster_is_rejected(rule: str) -> None:
-    with pytest.raises(ParameterError, match="delta"):
-        StreamClusterer(10, 8, 2, rule=rule)
-
-
 def test_the_smallest_delta_gives_consecutive_clusters_of_k(rule: str) -> None:
     calls = run(rule, 5, 4, uniform(50))
     assert clusters_of(calls) == [list(range(start, start + 5)) for start in range(0, 50, 5)]
@@ -96,7 +90,7 @@ def test_long_runs_between_members_keep_their_order() -> None:
     for position, x in enumerate(coordinates.tolist()):
         naive.push(x, position, position)
     stream = StreamClusterer(3, 700, 2)
-    assert log_of([stream.push(coordinates)]) == naive.decisions.log
+    assert log_of([stream.push(coordinates)]) == naive.log
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
@@ -131,31 +125,6 @@ def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
     expected = clusters_of([near.push(coordinates), near.flush()])
     shifted = clusters_of([far.push(coordinates, positions=np.arange(200) + offset), far.flush()])
     assert [[position - offset for position in members] for members in shifted] == expected
-
-
-def test_a_subject_with_most_records_is_capped_and_others_are_released(rule: str) -> None:
-    coordinates = uniform(400)
-    subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
-    stream = StreamClusterer(4, 60, 2, rule=rule)
-    calls = [stream.push(coordinates, subjects), stream.flush()]
-    shares = np.concatenate([decided.max_per_subject / np.diff(decided.cluster_bounds) for decided in calls])
-    assert len(shares) > 20
-    assert shares.max() <= 0.5
-    assert np.concatenate([decided.subjects for decided in calls]).min() >= 4
-
-
-def test_expiry_keys_release_records_before_delta(rule: str) -> None:
-    stream = StreamClusterer(2, 50, 1, rule=rule, expiry_limits=[10, 1000])
-    times = np.array([0, 0, 5, 10, 11, 11])
-    offsets = np.array([0, 1, 2, 3, 4, 1003])
-    decided = stream.push(np.zeros((6, 1)), expiry_keys=np.column_stack((times, offsets)))
-    if rule == "block":
-        assert clusters_of([decided])[0] == [0, 1]
-        assert set(decided.causes.tolist()) == {1}
-        return
-    assert clusters_of([decided]) == [[0, 1], [2, 3]]
-    assert (decided.causes.tolist(), decided.newest.tolist()) == ([1, 2], [4, 5])
-    assert stream.held_positions().tolist() == [4, 5]
 
 
 PROGRAM = """
@@ -207,18 +176,6 @@ def test_growing_clusters_keep_enough_records_for_the_next(k: int) -> None:
     assert lost.pop("nearest") > 0
     # Only records left at the end of the stream are suppressed.
     assert max(lost.values()) < k
-
-
-@pytest.mark.parametrize("k", [3, 10])
-@pytest.mark.parametrize("rule", ["greedy", "awo", pytest.param("block", marks=pytest.mark.untraced)])
-def test_frequent_subjects_share_clusters_with_k_subjects_under_every_rule(rule: str, k: int) -> None:
-    random = np.random.default_rng(3)
-    coordinates, subjects = random.random((250, 3)), random.zipf(1.5, 250).astype(np.int64) % 100
-    for share in (1.0, 0.5, 0.2 if k > 5 else 0.4):
-        stream = StreamClusterer(k, 80, 3, rule=rule, max_share=share)
-        calls = [stream.push(coordinates, subjects), stream.flush()]
-        assert sorted(sum(clusters_of(calls), suppressed_of(calls))) == list(range(250))
-        assert min(decided.subjects.min() for decided in calls if len(decided.subjects)) >= k
 
 
 SUBJECTS = {

@@ -58,17 +58,6 @@ def test_the_optimum_of_few_records_is_proven(data_dir: Path, table: str, record
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(("table", "k", "optimum"), [("census", 2, 121.286979), ("census", 3, 196.415937)])
-def test_the_optimum_of_two_hundred_records_is_proven(data_dir: Path, table: str, k: int, optimum: float) -> None:
-    """Own figures: the first 200 records of the table, too many for the independent computation."""
-    found = refined(np.ascontiguousarray(standardised(data_dir, table)[:200]), k, "auto", "exact")
-    print(f"{table}, 200 records, k = {k}: loss {found.loss:.6f}, bound {found.bound:.6f}")
-    assert found.loss == pytest.approx(optimum, rel=1e-7)
-    assert found.gap < 1e-6
-
-
-@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("table", "most"), [("census", 656.0), ("eia", 157.2), ("tarragona", 1570.0)])
 def test_the_best_partition_comes_close_to_its_bound(data_dir: Path, table: str, most: float) -> None:

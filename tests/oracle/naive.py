@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -18,13 +17,6 @@ Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
 
 FLUSHED = -1
 BY_POSITION = 0
-
-
-@dataclass
-class NaiveDecisions:
-    """Clusters and suppressions in the order in which they were decided."""
-
-    log: list[Entry] = field(default_factory=list)
 
 
 class NaiveStream:
@@ -43,7 +35,7 @@ class NaiveStream:
         self.expiry_limits, self.population = list(expiry_limits), population
         self.buffer: list[Record] = []
         self.newest = -1
-        self.decisions = NaiveDecisions()
+        self.log: list[Entry] = []
 
     def push(
         self,
@@ -97,7 +89,7 @@ class NaiveStream:
 
     def suppress(self, cause: int) -> None:
         oldest = self.buffer.pop(0)
-        self.decisions.log.append(("suppressed", (oldest["position"],), cause, self.newest))
+        self.log.append(("suppressed", (oldest["position"],), cause, self.newest))
 
     def cap(self, cluster: list[Record]) -> list[Record]:
         """Remove the farthest record of a subject above its share, one by one; ``cluster`` is sorted by distance."""
@@ -114,7 +106,7 @@ class NaiveStream:
         for member in cluster:
             self.buffer.remove(member)
         members = tuple(sorted(member["position"] for member in cluster))
-        self.decisions.log.append(("cluster", members, cause, self.newest))
+        self.log.append(("cluster", members, cause, self.newest))
 
     def by_distance(self, s: Record) -> list[Record]:
         others = [record for record in self.buffer if record is not s]

@@ -1,4 +1,4 @@
-"""Confidential values in the audit: spellings, distances against their definitions, and merged clusters."""
+"""Confidential values in the audit: spellings, and distances against their definitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from decimal import Decimal
-from fractions import Fraction
 from itertools import accumulate
 
 import highspy
@@ -16,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.confidential import (
     OrderedReference,
-    effective_values,
     equal_distance,
     hierarchical_distance,
-    is_recursive_diverse,
     nearest,
 )
 from shoal.audit.fields import key_reader, number_of
@@ -94,32 +91,6 @@ def test_the_hierarchical_and_the_equal_distance_are_the_least_cost_of_transport
     flat = equal_distance(names, {str(leaf): share for leaf, share in shares.items()})
     assert flat == pytest.approx(transported(own_shares, shares, apart), abs=1e-9)
     assert found <= flat + 1e-9
-
-
-@given(BINS, BINS, SHARES)
-def test_a_merged_cluster_is_not_farther_than_both(one: list[int], other: list[int], shares: list[int]) -> None:
-    parts = [share / sum(shares) for share in shares]
-    reference = OrderedReference(parts)
-    assert reference.distance(one + other) <= max(reference.distance(one), reference.distance(other)) + 1e-12
-    named = {str(bin_): share for bin_, share in enumerate(parts)}
-    both = [Counter(map(str, part)) for part in (one, other, one + other)]
-    flat = [equal_distance(counts, named) for counts in both]
-    assert flat[2] <= max(flat[:2]) + 1e-12
-    paths = [{LEAVES[int(name)]: count for name, count in counts.items()} for counts in both]
-    tree = {LEAVES[bin_]: share for bin_, share in enumerate(parts)}
-    high = [hierarchical_distance(part, tree) for part in paths]
-    assert high[2] <= max(high[:2]) + 1e-12
-
-
-@given(BINS, BINS, st.integers(1, 4), st.sampled_from((0.5, 1, 2, 3.5)))
-def test_a_merged_cluster_is_as_diverse_as_the_less_diverse(one: list[int], other: list[int], l: int, c: float) -> None:  # noqa: E741
-    first, second, both = (list(Counter(part).values()) for part in (one, other, one + other))
-    assert len(both) >= max(len(first), len(second))
-    shares = [Fraction(max(counts), sum(counts)) for counts in (first, second, both)]
-    assert shares[2] <= max(shares[:2])
-    assert effective_values(both) >= min(effective_values(first), effective_values(second)) - 1e-9
-    if is_recursive_diverse(first, c, l) and is_recursive_diverse(second, c, l):
-        assert is_recursive_diverse(both, c, l)
 
 
 @given(NUMBERS, st.lists(NUMBERS, min_size=1, max_size=6, unique=True).map(sorted))

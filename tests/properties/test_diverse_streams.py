@@ -265,4 +265,4 @@ def test_rule_nearest_decides_as_plain_python_does(setting: Setting) -> None:
     records = zip(setting.coordinates.tolist(), setting.subjects.tolist(), setting.values.tolist(), strict=True)
     for position, (x, subject, values) in enumerate(records):
         naive.push(x, subject, position, (), values)
-    assert log_of(setting.run(setting.cuts)[:-1]) == naive.decisions.log
+    assert log_of(setting.run(setting.cuts)[:-1]) == naive.log

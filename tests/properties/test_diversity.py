@@ -1,9 +1,8 @@
-"""Kernels of l-diversity and t-closeness against their definitions, and that merging keeps every constraint."""
+"""Kernels of l-diversity and t-closeness against their definitions."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from shoal.protection import (
     ENTROPY,
     EQUAL,
     HIERARCHICAL,
-    NO_L,
     ORDERED,
     RECURSIVE,
     DiversityRule,
@@ -96,29 +94,3 @@ def test_the_result_depends_on_equality_of_codes_only(codes: list[int], numbers:
     for l in (2, 3):  # noqa: E741 - the letter of the literature
         rule = build_diversity_rule(l=LDiversity(RECURSIVE, l, 1.5), max_value_share=0.6)
         assert keeps(rule, codes) == keeps(rule, renamed)
-
-
-@given(references(), CODES, CODES, st.data())
-def test_merging_keeps_every_constraint(
-    drawn: tuple[ValueReference, list[list[float]]], one: list[int], other: list[int], data: st.DataObject
-) -> None:
-    """The strictest rule that both clusters satisfy is satisfied by their union."""
-    reference, m = drawn[0], len(drawn[0].weights)
-    clusters = [one, other]
-    bins = [data.draw(st.lists(st.integers(0, m - 1), min_size=len(own), max_size=len(own))) for own in clusters]
-    kind = data.draw(st.sampled_from([NO_L, DISTINCT, ENTROPY, RECURSIVE]))
-    l, c = min(len(set(own)) for own in clusters), 0.0  # noqa: E741 - the letter of the literature
-    if kind == RECURSIVE:
-        counts = [sorted(Counter(own).values(), reverse=True) for own in clusters]
-        c = max(own[0] / sum(own[l - 1 :]) for own in counts) * (1 + 1e-6)
-    least = math.exp(min(map(entropy_of, clusters)))
-    measure = build_diversity_rule([reference], t=0.5)
-    t = max(float(distance_of(measure, 0, np.sort(own))) for own in bins)
-    rule = build_diversity_rule(
-        [reference],
-        l=None if kind == NO_L else LDiversity(kind, least if kind == ENTROPY else l, c),
-        max_value_share=float(max(map(value_share, clusters))),
-        t=t,
-    )
-    assert all(keeps(rule, *pair) for pair in zip(clusters, bins, strict=True))
-    assert keeps(rule, one + other, bins[0] + bins[1])

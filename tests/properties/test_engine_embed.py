@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from random import Random
 from typing import get_args
 
 import numpy as np
@@ -65,13 +64,6 @@ def test_published_numbers_match_the_definition(clusters: list[list[float]], res
     texts, values = PublicationGrid([step]).published(*flat(clusters))
     assert texts == [[expected_text(members, step)] for members in clusters]
     assert values.tolist() == [[float(text)] for (text,) in texts]
-
-
-@given(st.lists(NUMBERS, min_size=1, max_size=12), st.sampled_from(RESOLUTIONS), st.randoms(use_true_random=False))
-def test_the_order_of_members_does_not_matter(members: list[float], resolution: str, random: Random) -> None:
-    shuffled = random.sample(members, len(members))
-    texts, _ = PublicationGrid([Decimal(resolution)]).published(*flat([members, shuffled]))
-    assert texts[0] == texts[1]
 
 
 ANY_FLOATS = st.floats(allow_nan=False, allow_infinity=False)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.streams import StreamClusterer, indexed
@@ -156,37 +155,3 @@ def test_an_index_that_does_not_pay_causes_no_compaction(monkeypatch: pytest.Mon
     for start in range(0, 10_000, 8):
         stream.push(values[start : start + 8])
     assert len(calls) <= 10_000 // 1024 + 3
-
-
-def test_an_index_does_not_change_decisions_if_one_subject_has_most_records() -> None:
-    random = np.random.default_rng(1)
-    values = random.random((20_000, 2))
-    subjects: NDArray[np.int64] = np.where(random.random(20_000) < 0.97, 0, random.integers(1, 5000, 20_000))
-    through = decided(500, 4, 4000, values, subjects)
-    assert through == decided(NEVER_INDEXED, 4, 4000, values, subjects)
-
-
-def test_a_restart_with_the_held_records_decides_alike() -> None:
-    values = np.random.default_rng(4).random((30_000, 2))
-    indexed.INDEXED_FROM = 1000
-    whole = StreamClusterer(4, 6000, 2, rule="awo")
-    whole.push(values[:15_000])
-    held = whole.held_positions()
-    again = StreamClusterer(4, 6000, 2, rule="awo")
-    again.push(values[held], positions=held)
-    rest = np.arange(15_000, 30_000)
-    assert log_of([again.push(values[rest], positions=rest)]) == log_of([whole.push(values[rest], positions=rest)])
-
-
-def test_gaps_do_not_count_towards_the_minimum_population(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without this, a compiled rule gives the index up after one decision in so small a buffer.
-    monkeypatch.setattr(indexed, "LOOKUP_COST", 0)
-    indexed.INDEXED_FROM = 2
-    stream = StreamClusterer(2, 1000, 1, rule="awo", expiry_limits=(10,), min_population=14)
-    near = np.array([0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
-    values = np.concatenate([near, near + 0.1, [99.0]])[:, None]
-    stream.push(values[:16], np.arange(16), expiry_keys=np.zeros((16, 1), np.int64))
-    out = stream.push(values[16:], np.array([16]), expiry_keys=np.array([[100]]))
-    # With 17, 15 and then 13 subjects held, the clock releases no further cluster.
-    assert len(out.cluster_bounds) - 1 == 2
-    assert stream.population == 13

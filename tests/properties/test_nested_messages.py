@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.formats import Block, JsonDecoder, JsonEncoder
+from shoal.formats import Block, JsonDecoder
 from shoal.policy import Policy
 from support.making import SUBJECT, policy_of, quasi, unchanged_field, with_paths
 
@@ -95,21 +94,3 @@ def test_nesting_and_envelopes_change_nothing(
     ]
     decoder = JsonDecoder(with_paths(flat_policy(unwrap), **paths))
     assert contents(decoder.decode(messages)) == contents(expected)
-
-
-@given(record=VALUES, outer=st.tuples(*[SEGMENTS] * len(NAMES)))
-def test_output_records_contain_the_same_values(record: dict[str, Any], outer: tuple[tuple[str, ...], ...]) -> None:
-    flat = flat_policy(None)
-    whole = {**record, "age": 5, "sex": "M", "who": "p", "ill": "x"}
-    paths = {name: (*segments, name) for name, segments in zip(NAMES, outer, strict=True)}
-    to = replace(flat, attributes=tuple(replace(one, to=paths[one.name]) for one in flat.attributes))
-    encoder = JsonEncoder(to)
-    block = JsonDecoder(to, encoder=encoder).decode([json.dumps(whole).encode()])
-    row = encoder.encode_clusters([["5", '"M"']], block.unchanged_fields, [0, 1])[0]
-    published = {name: path for name, path in paths.items() if name != "who"}
-    assert json.loads(row, object_pairs_hook=distinct) == nested(whole, published)
-
-
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    assert len(dict(pairs)) == len(pairs)
-    return dict(pairs)

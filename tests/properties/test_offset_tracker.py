@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from shoal.kafka.metadata import CommittedState, decode, encode
-from shoal.kafka.offsets import OffsetState, OffsetTracker, ReferenceRecord
+from shoal.kafka.offsets import OffsetState, OffsetTracker
 
 pytestmark = pytest.mark.property
 
@@ -109,12 +109,3 @@ class Partition(RuleBasedStateMachine):
 
 
 TestPartition = Partition.TestCase
-
-
-def test_the_probe_is_the_oldest_incomplete_record() -> None:
-    progress = OffsetTracker(7)
-    progress.mark_read([7, 9], [70, 90], [-1, 70], 0)
-    assert progress.snapshot().reference == ReferenceRecord(7, 70)
-    progress.complete([7, 9])
-    assert progress.snapshot().reference == ReferenceRecord(9, 90)
-    assert progress.snapshot().committed_offset == 10

@@ -363,13 +363,6 @@ def test_many_future_timestamps_need_no_list(monkeypatch: pytest.MonkeyPatch, ru
     assert happened["aborted"] > 0.5 * runs
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(1800)
-def test_the_same_for_many_more_runs() -> None:
-    happened = sum((run_seed(seed) for seed in range(400, 30_000)), Counter[str]())
-    assert happened["aborted"] > 20_000
-
-
 def run_seed(
     seed: int,
     draw_policy: Callable[[Random], Policy] = random_policy,

@@ -27,37 +27,10 @@ def tables(draw: st.DrawFn, attributes: int = 3, most: int = 60) -> tuple[Float6
     return table, draw(st.integers(2, min(n, 12)))
 
 
-@given(tables(), st.sampled_from(["auto", "md", "mdav", "vmdav", "hilbert"]), st.sampled_from(["none", "descent"]))
-def test_every_cluster_has_k_records_and_labels_have_no_gaps(
-    case: tuple[Float64Matrix, int], algorithm: str, refine: str
-) -> None:
-    table, k = case
-    sizes = np.bincount(microaggregate(table, k, algorithm, refine), minlength=1)
-    assert sizes.min() >= k
-    assert sizes.sum() == len(table)
-
-
 @given(tables(), st.integers(1, 8))
 def test_mdav_by_tree_equals_mdav_by_scan(case: tuple[Float64Matrix, int], width: int) -> None:
     table, k = case
     assert mdav_by_tree(table, k, width).tolist() == mdav_by_scan(table, k).tolist()
-
-
-@given(tables())
-def test_descent_loses_no_more_than_its_start(case: tuple[Float64Matrix, int]) -> None:
-    table, k = case
-    start = loss_of(table, microaggregate(table, k, "mdav"))
-    assert loss_of(table, microaggregate(table, k, "mdav", "descent")) <= start
-
-
-@settings(max_examples=by_day(15, 50))
-@given(tables(attributes=1))
-def test_optimal_loses_no_more_than_any_other_algorithm(case: tuple[Float64Matrix, int]) -> None:
-    table, k = case
-    best = loss_of(table, microaggregate(table, k, "optimal"))
-    for algorithm, refine in (("mdav", "descent"), ("md", "none"), ("vmdav", "descent"), ("hilbert", "none")):
-        other = loss_of(table, microaggregate(table, k, algorithm, refine))
-        assert best <= other * (1.0 + 1e-9) + 1e-6
 
 
 @given(tables(attributes=1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from shoal.errors import InputError
 from shoal.kafka import start as newest
 from shoal.kafka.metadata import CommittedState, MetadataCipher
-from shoal.kafka.offsets import OffsetState, OffsetTracker
+from shoal.kafka.offsets import OffsetTracker
 from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
 from shoal.kafka.start import newest_commit
 from shoal.policy import KafkaSection
@@ -220,46 +220,3 @@ class Stores(RuleBasedStateMachine):
 
 TestStores = Stores.TestCase
 TestStores.settings = settings(stateful_step_count=30)
-
-
-def test_the_model_notices_a_start_from_an_old_copy() -> None:
-    """Without the check of the output, a copy that workers without the setting left behind releases records twice."""
-    stores = Stores()
-    stores.begin(0, None)
-    stores.read(6)
-    stores.send()
-    stores.restart(has_copy=False, skips=False)
-    assert stores.progress is not None
-    stores.progress.complete([1, 2])
-    stores.decided += [(1, "released"), (2, "released")]
-    stores.send()
-    stores.group_expires()
-    stores.output = []
-
-    async def unchecked(*_: object, **__: object) -> None:
-        pass
-
-    with mock.patch.object(stores, "check_output", unchecked):
-        stores.restart(has_copy=True, skips=False)
-    assert stores.progress is not None
-    stores.progress.complete([1, 2])
-    stores.decided += [(1, "released"), (2, "released")]
-    with pytest.raises(AssertionError, match="released twice"):
-        stores.send()
-
-
-def test_a_state_without_records_is_the_same_in_both_stores() -> None:
-    commit = CommittedState(OffsetState(3, 3), "ab" * 8, 5)
-    cipher = MetadataCipher("g")
-    place = Stored(SETTINGS, 0, cipher, "ab")
-    text = cipher.encode(commit, "in", 0)
-    copied = msgspec.json.decode(place.encode(3, text, 0), type=CopiedCommit)
-    place, ends = replace(place, copied=copied), list[int]()
-
-    async def check(_: KafkaSection, __: int, end: int | None) -> None:
-        assert end == 0
-
-    with mock.patch.object(newest, "check_no_other_writer", check):
-        found = result_of(newest_commit(OffsetAndMetadata(3, text), place, SETTINGS, 0, cipher, ends.append))
-    assert found == commit
-    assert ends == [0]

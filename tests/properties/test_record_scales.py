@@ -36,7 +36,6 @@ UNITS: dict[EpochUnit, Decimal] = {
     "us": Decimal("0.001"),
     "days": Decimal(86_400_000),
 }
-MILLISECOND = timedelta(milliseconds=1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=6)
 ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 TIMES = st.one_of(
@@ -153,14 +152,6 @@ def test_times_are_read_as_datetime_reads_them(drawn: list[tuple[datetime, str, 
         expected.append(int((Decimal(microseconds) / 1000).to_integral_value(ROUND_HALF_EVEN)))
     assert parse_iso_times(texts).tolist() == expected
     assert [parse_time(text, None) for text in texts] == expected
-
-
-@given(st.lists(st.integers(-62_135_596_800_000, 253_402_300_799_999), min_size=1, max_size=6))
-def test_the_texts_of_times_are_read_again(milliseconds: list[int]) -> None:
-    texts = [(EPOCH + ms * MILLISECOND).replace(tzinfo=None).isoformat(timespec="milliseconds") for ms in milliseconds]
-    assert parse_iso_times(texts).tolist() == milliseconds
-    assert parse_epoch_times(list(map(str, milliseconds)), "ms").tolist() == milliseconds
-    assert parse_epoch_times([str(Decimal(ms) / 1000) for ms in milliseconds], "s").tolist() == milliseconds
 
 
 @given(st.lists(st.decimals(-(10**13), 10**13, allow_nan=False, places=5), min_size=1, max_size=6))

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from shoal.errors import GuaranteeError
 from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
-from shoal.formats.json_text import canonical_number, prescreen, validate_strictly
+from shoal.formats.json_text import canonical_number
 from support.by_night import by_day
 from support.making import SUBJECT, policy_of, quasi, unchanged_field
 
@@ -247,25 +246,6 @@ def test_every_message_is_either_accepted_or_rejected(messages: list[bytes | Non
     assert [reason for _, reason in block.rejected] == [reason for one in alone for _, reason in one.rejected]
 
 
-KEYS = st.sampled_from(["a", "b", "", '"', '":', "\\", "é", "a:b"]) | TEXT
-MEMBERS = st.lists(st.tuples(KEYS, NESTED), max_size=6)
-
-
-@given(st.lists(MEMBERS, min_size=1, max_size=4), st.data())
-@settings(max_examples=by_day(50, 200))
-def test_every_repeated_key_is_found(objects: list[list[tuple[str, Any]]], data: st.DataObject) -> None:
-    # `prescreen` requires that each message has all declared keys: here, as many as it has different ones.
-    for members in objects:
-        different = len({key for key, _ in members})
-        blank = st.sampled_from(["", " ", "\n", "\t"])
-        text = ",".join(
-            f"{json.dumps(key)}{data.draw(blank)}:{data.draw(blank)}{json.dumps(value)}" for key, value in members
-        )
-        message = f"{{{text}}}".encode()
-        refused = bool(prescreen([message], different)) and validate_strictly(message) is Reason.INVALID
-        assert refused == (different < len(members))
-
-
 # ---------------------------------------------------------------- output
 
 
@@ -300,21 +280,3 @@ def record_as_published(record: dict[str, Any]) -> dict[str, Any]:
 
 def as_published(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-@given(st.text(max_size=12) | st.from_regex(r"-?[0-9.eE+-]{1,12}", fullmatch=True))
-@example("1e999")
-@example("9" * 310)
-def test_only_finite_json_numbers_are_accepted_as_centroids(text: str) -> None:
-    policy = policy_of({"x": quasi()})
-    try:
-        value = json.loads(text)
-        finite = is_number(value) and math.isfinite(float(text)) and text == text.strip()
-    except (ValueError, OverflowError):
-        finite = False
-    assume(len(text) < 400)
-    if finite:
-        assert JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1]) == [b'{"x":%b}' % text.encode()]
-    else:
-        with pytest.raises(GuaranteeError):
-            JsonEncoder(policy).encode_clusters([[text]], [b""], [0, 1])

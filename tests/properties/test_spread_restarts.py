@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.streams import spreads
-from support.by_night import at_night, by_day
+from support.by_night import by_day
 from support.random_streams import RandomStream, random_stream
 
 pytestmark = pytest.mark.property
@@ -49,12 +49,3 @@ def test_restarts_do_not_change_decisions(given_stream: tuple[RandomStream, int]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spreads, "WARMUP", warmup)
         assert stream.restarted(stops, cuts) == stream.whole()
-
-
-@pytest.mark.parametrize("seeds", [range(40), *at_night(range(40, 1000))])
-def test_restarts_after_each_record_do_not_change_decisions(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
-    """Some of them are between the cluster after which spreads are learned and the next decision."""
-    monkeypatch.setattr(spreads, "WARMUP", 3)
-    for seed in seeds:
-        stream = random_stream(np.random.default_rng(seed), RULES)
-        assert stream.restarted(range(1, len(stream))) == stream.whole(), seed

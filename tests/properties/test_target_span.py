@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.errors import ParameterError
 from shoal.streams import StreamAggregator
 from shoal.streams.clusterer import StreamClusterer
 from shoal.streams.steering import TargetSpan, order_keeping_weight
-from support.published_data import read_rows
 
 pytestmark = pytest.mark.property
 
@@ -62,26 +59,6 @@ def test_a_target_is_held_while_the_data_drift(rule: str, span: float) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(
-    ("table", "columns"),
-    [
-        ("adult", ["age", "education-num", "hours-per-week"]),
-        ("eia", ["RESREVENUE", "RESSALES", "COMREVENUE", "COMSALES"]),
-        ("census", ["TAXINC", "POTHVAL"]),
-    ],
-)
-def test_a_target_is_held_on_real_data_in_the_order_of_the_file(
-    rule: str, table: str, columns: list[str], data_dir: Path
-) -> None:
-    rows = read_rows(data_dir, table)[:12_000]
-    values = np.array([[float(row[name]) for name in columns] for row in rows])
-    low, high = values.min(axis=0), values.max(axis=0)
-    coordinates = (values - low) / np.where(high > low, high - low, 1)
-    found, _, _ = spans(steered(rule, 20, coordinates.shape[1]), coordinates)
-    assert found[SETTLING // 2 :].mean() == pytest.approx(20, rel=0.15)
-
-
-@pytest.mark.parametrize("rule", RULES)
 def test_a_target_of_0_gives_consecutive_clusters_and_a_bounded_weight(rule: str) -> None:
     coordinates = drifting(9_000)[:3_000]
     found, _, weights = spans(steered(rule, 0), coordinates)
@@ -113,22 +90,6 @@ def test_the_weight_does_not_depend_on_blocks(rule: str, cut: int) -> None:
     assert in_blocks.weight == whole.weight
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("stopped", [300, 777, 1400])
-def test_a_restart_needs_the_held_records_and_the_weight_only(rule: str, stopped: int) -> None:
-    coordinates = drifting(2_400)[400:2_000]
-    whole = steered(rule, 10)
-    whole.push(coordinates[:stopped])
-    held, weight = whole.held_positions(), whole.weight
-    expected = whole.push(coordinates[stopped:])
-    again = steered(rule, 10, weight=weight)
-    nothing = again.push(coordinates[held], positions=held)
-    assert len(nothing.positions) == 0
-    found = again.push(coordinates[stopped:], positions=np.arange(stopped, len(coordinates)))
-    assert np.array_equal(found.positions, expected.positions)
-    assert again.weight == whole.weight
-
-
 def test_the_aggregator_accepts_a_target_in_the_form_of_a_policy_in_any_units() -> None:
     values = drifting(9_000) * 1e6
     stream = StreamAggregator(K, DELTA, position={"target_span": 20})
@@ -140,11 +101,3 @@ def test_the_aggregator_accepts_a_target_in_the_form_of_a_policy_in_any_units() 
             for first, end in pairwise(out.offsets.tolist())
         ]
     assert np.mean(found[len(found) // 2 :]) == pytest.approx(20, rel=0.15)
-
-
-@pytest.mark.parametrize(
-    "position", [{"target_span": -1}, {"target_span": float("nan")}, {"span": 3}, {}, {"target_span": True}]
-)
-def test_an_invalid_target_is_rejected(position: dict[str, float]) -> None:
-    with pytest.raises(ParameterError, match="position"):
-        StreamAggregator(K, DELTA, position=position)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.formats import JsonEncoder
 from shoal.policy import Scale, TimeStep
-from shoal.scales.loss import LossTotals, WindowSums
+from shoal.scales.loss import LossTotals
 from shoal.streams import PartitionPipeline
 from support.scales import attribute, block_of, policy_with
 
@@ -40,24 +40,6 @@ def released(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[int]]:
         [np.nan if tick is None else NOW_MS + tick + 50.0 * window for tick, window in zip(ticks, windows, strict=True)]
     )
     return windows, times, draw(st.lists(st.integers(0, count), max_size=6).map(sorted))
-
-
-@given(released(), st.sampled_from(["in order", "mixed"]))
-def test_sums_of_windows_are_those_of_two_passes(drawn: tuple[np.ndarray, np.ndarray, list[int]], arrival: str) -> None:
-    windows, times, cuts = drawn
-    if arrival == "in order":
-        order = np.argsort(windows, kind="stable")
-        windows, times = windows[order], times[order]
-    sums = WindowSums(2)
-    for part in np.split(np.arange(len(times)), cuts):
-        if len(part):
-            sums.merge(WindowSums.of(windows[part], np.column_stack([times[part], times[part]])))
-            if arrival == "in order":
-                sums.close_before(int(windows[part[-1]]))
-    expected = left_in_two_passes(windows, times)
-    assert sums.squares.tolist() == pytest.approx([expected] * 2, rel=1e-9, abs=1e-6)
-    if expected == 0:
-        assert sums.squares.tolist() == [0.0, 0.0], "equal values leave nothing, not even a rounding error"
 
 
 @given(released())

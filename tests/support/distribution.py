@@ -18,7 +18,6 @@ TOGETHER = frozenset(
         "tests/privacy/test_attack_order.py",
         "tests/privacy/test_attack_values.py",
         "tests/properties/test_warm_up.py",
-        "tests/unit/streams/test_held_records.py",
         "tests/unit/protection/test_diversity.py",
         "tests/unit/test_house_rules.py",
     }

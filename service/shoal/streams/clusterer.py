@@ -44,8 +44,7 @@ class StreamClusterer:
     expiry key, which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column
     only if all members have it, as with a common ancestor; by default it publishes the most frequent one. Rule block
     takes it into account. ``diversity`` is what each cluster must satisfy in the ``protected`` (q, 1 or more) protected
-    attributes. Raises `ParameterError` if ``k``, ``delta``, ``d``, ``rule``, ``position``, ``max_share`` or
-    ``code_distances`` are outside their domain; the message names all of them.
+    attributes. `ParameterError` names all parameters outside their domain.
 
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records, and satisfies ``diversity``. A record is decided at the
@@ -58,10 +57,9 @@ class StreamClusterer:
 
     Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are returned.
 
-    Cost: O(delta (d + c)) memory; for time see the classes of the rules.
-
-    Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1
-    (doi:10.1109/ICDMW.2017.141). The paper does not define the end of the stream; see `flush`.
+    Cost: O(delta (d + c)) memory; for time see the classes of the rules. Source: Algorithms 2 and 3 and Note 1 of J.
+    Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017 (doi:10.1109/ICDMW.2017.141), which does
+    not define the end of the stream; see `flush`.
     """
 
     def __init__(
@@ -265,15 +263,14 @@ class InputValidator:
         return np.concatenate(columns, axis=1)
 
     def _check_order(self, block: CoordinateBlock, *, numbered: bool) -> None:
-        if block.positions[-1] >= MAX_POSITION or not (numbered or self._ascends(block.positions)):
+        places = block.positions
+        ascends = numbered or (places[0] > self.last and (places[1:] > places[:-1]).all())
+        if places[-1] >= MAX_POSITION or not ascends:
             raise ParameterError("positions: must ascend strictly, also between blocks, and be below 2^62")
         keys = block.expiry_keys
         decreasing = (keys[0] < self._last_keys).any() or (keys[1:] < keys[:-1]).any()
         if decreasing or (keys[-1] >= MAX_POSITION).any():
             raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
-
-    def _ascends(self, positions: Int64Vector) -> bool:
-        return bool(positions[0] > self.last and (positions[1:] > positions[:-1]).all())
 
     def validate_coordinates(self, coordinates: AnyArray, count: int) -> Float64Matrix:
         """Return new coordinates (count, d) of records that were validated before; raises as `validate`."""
@@ -324,11 +321,9 @@ def code_distance_faults(code_distances: object) -> list[str]:
 
 
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None) -> Rule:
-    """Return the rule of a name; `ParameterError` if no class implements it."""
+    """Return the rule of a name."""
     k = constraints.k
     chosen = resolve_rule(name, k, protects_values=protection is not None)
-    if chosen not in {"nearest", "greedy", "awo", "block"}:
-        raise ParameterError("rule: no class implements it")
     # Opportunity costs count more with a larger k, because larger clusters cost the other records more.
     weight = 0.0 if chosen == "greedy" else min(max(0.6 * math.log2(k), 1.0), 2.5)  # greedy is awo without such costs
     if protection is not None:

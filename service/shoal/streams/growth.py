@@ -114,17 +114,10 @@ class GrowthRule(PartitionFlushRule):
 class BlockRule(GrowthRule):
     """When a record expires, all held records are released in the clusters of a partition by MDAV and descent.
 
-    Clusters have k to 2k - 1 records.
-
-    A cluster with fewer than k subjects, or with a subject above ``max_share``, exchanges records with others. If that
-    does not suffice, the partition is discarded. Only the cluster of the expiring record is then released; it grows as
-    by `GrowthRule`. Merging clusters until all constraints hold would lose up to three times as much. At the end of the
-    stream clusters are merged.
-
-    A weighted position is one more coordinate.
-
-    The rule loses less than nearest in all but a few settings of small k. Rule nearest takes the middle out of a group
-    of records, and those around it wait for records of another region (docs/reports/benchmarks.md).
+    Clusters have k to 2k - 1 records; a weighted position is one more coordinate. A cluster with fewer than k subjects,
+    or with a subject above ``max_share``, exchanges records with others. If that does not suffice, only the cluster of
+    the expiring record is released; it grows as by `GrowthRule`. Merging would lose up to three times as much, and is
+    left to the end of the stream.
 
     Cost per release: that of `tables.mdav` and `tables.refinement` for the held records.
     """

@@ -49,17 +49,9 @@ _OFFSET, _BY_OFFSET_SPAN = 1, 2
 class PartitionPipeline:
     """The steps from decoded records to published rows, for one partition.
 
-    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`. The steps:
-
-    1. quota: `apply_quota` suppresses records above ``privacy.per_subject``;
-    2. embed: give categories their codes, scale and weight numbers;
-    3. cluster: add the records to the stream clusterer, which decides clusters;
-    4. check: `streams.invariants` verifies every decision before it is returned;
-    5. centroid: compute the published values of each cluster, which are those of its scale;
-    6. encode: write the rows;
-    7. release: return rows now, or keep them until they are due for release (``stream.release``).
-
-    `push` performs steps 2 to 7; `flush` performs steps 3 to 7 on all records that are held.
+    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`: it embeds the
+    records, lets the clusterer decide, which verifies each decision, computes the published values, writes the rows,
+    and returns them now or when they are due (``stream.release``). `flush` does so with all records that are held.
 
     ``policy`` must have a stream section. Beyond a distance of ``max_offset_span`` from the newest offset the oldest
     record expires early. ``next_cluster_number`` is how many clusters were decided before a restart,
@@ -86,7 +78,7 @@ class PartitionPipeline:
         restorer: ClusterRestorer | None = None,
     ) -> None:
         stream = policy.require_stream()
-        state = adaptive_state or AdaptiveState()
+        state, span = adaptive_state or AdaptiveState(), policy.target_span
         # Less 1, because a record expires when a key exceeds its own by more than the limit.
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
         expiry_limits = (delay_ms, max_offset_span)
@@ -107,7 +99,7 @@ class PartitionPipeline:
             stream.delta,
             len(shape.ranges),
             rule=stream.rule,
-            position=_position_weight(policy, shape.ranges, state),
+            position=policy.position if span is None else TargetSpan(span, shape.ranges, state.position_weight),
             max_share=policy.max_share,
             expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
@@ -220,7 +212,9 @@ class PartitionPipeline:
         decided = self._cluster(subjects, positions, records)
         decisions = self._encode_decided(decided)
         if self._reorder is not None:
-            due = self._reorder.pop_due(positions, records.expiry_keys, self._first_undecided())
+            held = self._clusterer.held_positions()
+            first_undecided = int(held[0]) if len(held) else self._next_position
+            due = self._reorder.pop_due(positions, records.expiry_keys, first_undecided)
             decisions = released_in_order(decisions, due)
         return self._count_released(decisions)
 
@@ -313,11 +307,6 @@ class PartitionPipeline:
         spreads.partial_fit(published, sizes)
         if not were_learned and spreads.update_scaling():
             self._rescale(spreads.scaling)
-
-    def _first_undecided(self) -> int:
-        """Return the position of the oldest record that is not decided."""
-        held = self._clusterer.held_positions()
-        return int(held[0]) if len(held) else self._next_position
 
     def _count_released(self, decisions: BlockDecisions) -> BlockDecisions:
         if decisions.stats is not None:
@@ -418,13 +407,6 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
         pipeline.flush()
         # Artificial records may all be suppressed, under privacy.t for instance.
         _published(policy, block)
-
-
-def _position_weight(policy: Policy, ranges: tuple[float, ...], state: AdaptiveState) -> float | TargetSpan:
-    """Return the weight of the position, or the target that it follows."""
-    if policy.target_span is None:
-        return policy.position
-    return TargetSpan(policy.target_span, ranges, state.position_weight)
 
 
 class StoredRecords(NamedTuple):

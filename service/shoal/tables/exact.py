@@ -223,9 +223,9 @@ def choose_clusters(
 
     Returns the labels (n,), and the lower bound.
 
-    ``starts`` are partitions, the best first; their clusters are in the pool, unless they exceed 2k - 1 records.
-    ``is_over`` is called now and then; once it returns true, the best partition so far is returned. A round of pricing
-    and a step of the solver, seconds for thousands of records, are not interrupted.
+    ``starts`` are partitions, the best first; their clusters are in the pool, unless they exceed 2k - 1 records. Once
+    ``is_over`` returns true, the best partition so far is returned; a round of pricing and a step of the solver,
+    seconds for thousands of records, are not interrupted.
 
     Guarantee: pricing looks at every cluster that could have a negative reduced cost, so the sum of prices and
     floors is a lower bound on the loss of all partitions into clusters of k or more (Lagrange), whatever the solver

@@ -236,7 +236,10 @@ def refined(
     elif algorithm in T_CLOSE_ALGORITHMS and constraints.t is None:
         raise ParameterError(f"algorithm '{algorithm}': needs privacy.t")
     else:
-        run = partial(_algorithm(algorithm), **_keywords(algorithm, parameters or {}, seed))
+        check_parameters(algorithm, parameters or {})
+        chosen = _algorithm(algorithm)
+        seeded = {"seed": seed} if "seed" in inspect.signature(chosen).parameters else {}
+        run = partial(chosen, **(parameters or {}), **seeded)
         if algorithm in T_CLOSE_ALGORITHMS:
             best = _t_close_partitions(table, k, run, constraints)[0]
             partitions, refining = [best.labels], replace(constraints, buckets=best.buckets)
@@ -313,12 +316,6 @@ def _t_close_partitions(
         labels = _feasible_partitions(values, made.labels, k, constraints)[0]
         found.append(made._replace(labels=labels))
     return sorted(found, key=lambda made: loss_of(values, made.labels))
-
-
-def _keywords(name: str, given: Mapping[str, Parameter], seed: int) -> dict[str, Parameter]:
-    """Return the keywords of an algorithm, with the seed if it draws; ParameterError as of `check_parameters`."""
-    check_parameters(name, given)
-    return {**given, **({"seed": seed} if "seed" in inspect.signature(_algorithm(name)).parameters else {})}
 
 
 def _algorithm(name: str) -> Callable[..., Any]:

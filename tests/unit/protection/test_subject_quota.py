@@ -15,16 +15,6 @@ from shoal.protection.quota import SubjectQuota
 pytestmark = pytest.mark.unit
 
 
-def exceeding(rule: PerSubject, subjects: list[int], offsets: list[int]) -> list[bool]:
-    found = SubjectQuota(rule).exceeds_quota(np.array(subjects, np.int64), np.array(offsets, np.int64)).tolist()
-    return [bool(exceeds) for exceeds in found]
-
-
-def test_the_first_records_of_each_window_are_accepted() -> None:
-    rule = PerSubject(max=2, window=10)
-    assert exceeding(rule, [1, 1, 1, 2, 1, 1], [0, 3, 4, 5, 9, 10]) == [False, False, True, False, True, False]
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), max_size=60),
     st.integers(1, 3),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
-from shoal.formats import JsonEncoder
-from shoal.policy import Attribute, Scale, TimeStep
-from shoal.scales.loss import LossTotals, WindowSums, mean_loss
-from shoal.streams import PartitionPipeline
-from support.scales import attribute, block_of, policy_with
+from shoal.policy import Attribute, Scale
+from shoal.scales.loss import LossTotals, mean_loss
+from support.scales import attribute
 
 pytestmark = pytest.mark.unit
 
@@ -75,24 +72,6 @@ def test_numbers_and_tables_keep_their_trend() -> None:
     assert of_table.clocks == []
 
 
-def test_windows_that_come_in_parts_are_one() -> None:
-    for parts in ([[0, 3, 6], [1, 4, 7, 8], [2, 5]], [[n] for n in (8, 0, 5, 3, 1, 7, 2, 6, 4)]):
-        found = LossTotals((AT,))
-        for part in parts:
-            found.merge(totals_of(TICKS[part] + 5, TICKS[part], windows=OFFSETS[part] // 3))
-        assert found.by_attribute() == {"at": pytest.approx(225 / 600)}
-
-
-def test_windows_are_forgotten_once_they_are_closed() -> None:
-    sums = WindowSums.of(OFFSETS // 3, TICKS[:, None])
-    sums.close_before(2)
-    assert (len(sums), sums.squares.tolist()) == (1, [600.0])
-    sums.merge(WindowSums.of(np.array([0]), np.array([[99.0]])))
-    assert (len(sums), sums.squares.tolist()) == (2, [600.0]), "a single record of a new window is its mean"
-    sums.close_before(9)
-    assert (len(sums), sums.squares.tolist()) == (0, [600.0])
-
-
 @pytest.mark.parametrize(
     ("codes", "counted"),
     # More than 500 categories are not told apart.
@@ -109,43 +88,3 @@ def test_the_mean_leaves_out_what_has_no_loss() -> None:
     assert mean_loss({"age": 0.25, "shop": 0.75, "at": None}) == 0.5
     assert mean_loss({"at": None}) is None
     assert mean_loss({}) is None
-
-
-@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
-def test_the_summary_of_a_stream_has_the_loss_of_its_clock_and_the_mean(rule: str) -> None:
-    """Every hour has one record; the offsets have gaps, and records with a distance of ten hours have one wage."""
-    at = attribute("at", Scale.TIME, bounds=(0.0, 400 * 3.6e6), time_step=TimeStep(1, "h"))
-    wage = attribute("wage", Scale.NUMERIC, bounds=(0.0, 9.0), resolution=0, weight=0.2)
-    policy = policy_with(at, wage, k=3, stream={"delta": 20, "rule": rule})
-    hours, wages = np.arange(300), np.arange(300) * 7 % 10
-    offsets = hours + hours // 4
-    pipeline = PartitionPipeline(policy, JsonEncoder(policy))
-    found = []
-    for start in range(0, 300, 37):
-        rows = [[hours[n] * 3.6e6, wages[n]] for n in range(start, min(start + 37, 300))]
-        own = offsets[start : start + 37]
-        found.append(pipeline.push(block_of(policy, rows, start), np.column_stack([np.zeros_like(own), own])))
-    found.append(pipeline.flush())
-    summary = pipeline.summary.as_dict(0, 1.0)
-    released = {
-        int(np.searchsorted(offsets, offset)): cluster.centroid
-        for part in found
-        for cluster in part.clusters
-        for offset in cluster.offsets
-    }
-    assert len(released) == 300
-    shown = np.array([np.datetime64(json.loads(released[n][0]).rstrip("Z"), "h").astype(int) for n in range(300)])
-    windows = offsets // 21
-    left = sum(((hours[windows == one] - hours[windows == one].mean()) ** 2).sum() for one in set(windows.tolist()))
-    loss = ((hours - shown) ** 2).sum() / left
-    assert 0.01 < loss < 1
-    assert summary["clocks"] == ["at"]
-    assert summary["loss"]["at"] == pytest.approx(loss)
-    assert summary["mean_loss"] == pytest.approx((loss + summary["loss"]["wage"]) / 2)
-    assert summary["sst"] == 600.0
-
-
-def test_a_summary_without_records_has_no_losses() -> None:
-    policy = policy_with(AT, SHOP)
-    summary = PartitionPipeline(policy, JsonEncoder(policy)).summary.as_dict(0, 1.0)
-    assert (summary["loss"], summary["mean_loss"], summary["clocks"]) == ({"at": None, "shop": None}, None, [])

@@ -33,13 +33,6 @@ def test_coordinates_are_scaled_by_the_bounds_and_weighted() -> None:
     assert embedded.coordinates(values).tolist() == [[0.0, 0.0], [0.5, 0.75], [1.0, 3.0]]
 
 
-def test_published_values_lie_on_the_grid_of_the_policy() -> None:
-    embedded = Embedding.of(policy([0.0, 100.0], integer=True))
-    texts, values = embedded.published(np.array([[1.0, 1.0], [2.0, 1.0]]), np.array([0, 2]))
-    assert texts == [["2", "1.00"]]
-    assert values.tolist() == [[2.0, 1.0]]
-
-
 def test_without_bounds_a_stream_cannot_be_embedded() -> None:
     with pytest.raises(ParameterError, match="bounds: missing for a"):
         Embedding.of(policy(None))
@@ -50,25 +43,20 @@ def test_without_bounds_a_stream_cannot_be_embedded() -> None:
     [
         ("0.05", [1.6], "1.60"),
         ("500", [41400.0, 41500.0], "41500"),
-        ("1", [0.5], "0"),
         ("1", [1.5], "2"),
         ("1", [-0.5], "0"),
         ("1", [-2.5], "-2"),
         ("0.1", [-0.04], "0.0"),
         ("0.1", [0.15], "0.1"),  # the float is below the tie
         ("0.1", [0.45], "0.5"),  # and this one above it
-        ("0.25", [-0.3], "-0.25"),
+        ("0.2", [0.05, 0.15], "0.0"),  # the mean of the floats is below the tie at 0.1
         ("1E+3", [1499.0], "1000"),
-        ("0.50", [1.2], "1.00"),
         ("1", [1e300, -1e300, 3.0], "1"),
         ("1", [2.0**53, 1.0, 1.0], "3002399751580331"),
-        ("1", [1e22], "10000000000000000000000"),
         ("0", [42.5], "42.5"),
-        ("0", [1e22], "1e+22"),
         ("0", [-0.0], "0.0"),
         ("0", [0.1, 0.2, 0.3], "0.2"),
         ("0", [5e-324, 5e-324, 0.0], "5e-324"),
-        ("0", [5e-324, 0.0, 0.0], "0.0"),
         ("0", [1e300, 1.0, 1e-300, -1e300], "0.25"),
         ("0", [1.7e308, 1.7e308], "1.7e+308"),
     ],
@@ -82,23 +70,10 @@ def test_how_a_mean_is_written(resolution: str, members: list[float], text: str)
     assert values.tolist() == [[json.loads(text)]]
 
 
-def test_a_mean_near_a_tie_is_computed_exactly() -> None:
-    # The mean of the floats 0.05 and 0.15 is slightly below 0.1, so that 0.1 / 0.2 is not a tie.
-    low, high = 0.05, 0.15
-    texts, _ = PublicationGrid([Decimal("0.2")]).published(np.array([[low], [high]]), np.array([0, 2]))
-    assert texts == [["0.0"]]
-
-
 def test_an_empty_list_of_clusters() -> None:
     texts, values = PublicationGrid([Decimal(1), Decimal(0)]).published(np.zeros((0, 2)), np.zeros(1, np.int64))
     assert texts == []
     assert values.shape == exact_means(np.zeros((0, 2)), np.zeros(1, np.int64)).shape == (0, 2)
-
-
-def test_values_of_any_memory_layout_are_read_and_not_modified() -> None:
-    values = np.asfortranarray(np.arange(8.0).reshape(4, 2))
-    values.setflags(write=False)
-    assert exact_means(values, np.array([0, 2, 4])).tolist() == [[1.0, 2.0], [5.0, 6.0]]
 
 
 @pytest.mark.parametrize("resolution", ["-1", "1e-301", "1e301", "Infinity"])

@@ -1,15 +1,13 @@
-"""The object of each scale: how values compare, which scalars are published, and what is wrong with a value."""
+"""The object of each scale: which scalars are published, and what is wrong with a value."""
 
 from __future__ import annotations
 
 import re
 from math import inf
-from typing import Any
 
-import numpy as np
 import pytest
 from shoal.policy import Attribute, Scale, TimeStep
-from shoal.scales import SCALES, remedies, scale_of
+from shoal.scales import remedies, scale_of
 from support.scales import AREAS, attribute
 
 pytestmark = pytest.mark.unit
@@ -19,16 +17,6 @@ GRADE = attribute("grade", Scale.ORDINAL, order=("low", "a.b", 4))
 SEX = attribute("sex", Scale.NOMINAL)
 AREA = attribute("area", Scale.NOMINAL, taxonomy=AREAS, publish="ancestor", unknown="quarantine")
 DAY = attribute("day", Scale.TIME)
-
-
-def test_every_scale_of_a_policy_is_registered_with_its_traits() -> None:
-    traits = ("is_coded", "has_categories", "has_moments", "has_trend", "is_amount")
-    assert {scale: {name for name in traits if getattr(SCALES[scale], name)} for scale in Scale} == {
-        Scale.NUMERIC: {"has_moments", "is_amount"},
-        Scale.ORDINAL: {"has_categories"},
-        Scale.NOMINAL: {"is_coded", "has_categories"},
-        Scale.TIME: {"has_moments", "has_trend"},
-    }
 
 
 @pytest.mark.parametrize(
@@ -76,42 +64,3 @@ def test_what_is_wrong_with_a_value_and_its_remedy(one: Attribute, value: float,
 def test_which_scalars_a_cluster_may_publish(one: Attribute, scalars: list[str], others: list[str]) -> None:
     pattern = re.compile(scale_of(one).pattern)
     assert [text for text in [*scalars, *others] if pattern.fullmatch(text)] == scalars
-
-
-@pytest.mark.parametrize(
-    ("one", "step"),
-    [
-        (attribute("a", Scale.NUMERIC, bounds=(0.0, 100.0)), 0.5),
-        (AGE, 1.0),
-        (GRADE, 1.0),
-        (SEX, 0.0),
-        (attribute("at", Scale.TIME, time_step=TimeStep(15, "min")), 900_000.0),
-    ],
-)
-def test_the_smallest_step_of_published_values(one: Attribute, step: float) -> None:
-    assert scale_of(one).smallest_step == step
-
-
-@pytest.mark.parametrize(
-    ("one", "distances"),
-    [
-        (AGE, []),
-        (attribute("age", Scale.NUMERIC, missing="group"), [0.5]),
-        (attribute("age", Scale.NUMERIC, missing="mean"), []),
-        (SEX, [8.0]),
-        (AREA, [4.0, 4.0]),
-    ],
-)
-def test_distances_of_codes(one: Attribute, distances: list[float]) -> None:
-    scale = scale_of(one)
-    assert scale.code_distances(8.0, 0.5).tolist() == distances
-    assert scale.must_agree == (one.publish == "ancestor")
-
-
-def test_texts_that_come_later_are_published() -> None:
-    """A scale keeps the mapping it was given, which `CategoryIndex` extends with each block."""
-    texts: dict[int, str] = {}
-    scale = scale_of(SEX, None, texts)
-    texts[0] = '"F"'
-    found: Any = scale.publisher(is_exact=False, is_table=False).publish(np.zeros(2), np.array([0, 2]))
-    assert found[0] == ['"F"']

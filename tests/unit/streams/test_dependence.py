@@ -112,13 +112,6 @@ def test_d_x_and_d_y_equal_a_plain_computation() -> None:
     assert summary["d_x"] == pytest.approx(summary["information_loss"] / 100)
 
 
-def test_a_policy_without_dependence_has_no_such_figures() -> None:
-    attributes = {"a": {"role": "quasi_identifier", "bounds": [0, 100]}, "pay": {"role": "confidential"}}
-    policy = policy_of(0.0, attributes=attributes, subject="every_record")
-    data = [{"a": number % 90, "pay": number} for number in range(100)]
-    assert not {"d_x", "d_y"} & set(released(policy, data)[1])
-
-
 def test_numbers_that_no_range_can_hold_are_missing_in_the_figures() -> None:
     data = [record | ({"pay": 1e300} if record["who"] < 10 else {}) for record in records(100)]
     assert 0 < released(policy_of(0.3), data)[1]["d_y"] < 1

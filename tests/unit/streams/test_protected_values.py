@@ -220,14 +220,3 @@ def test_policies_that_protect_values_can_be_precompiled(privacy: str, rule: str
     precompile(
         policy_of(tmp_path, privacy, rule, ward=", protect: true, reference: wards.csv" if "t:" in privacy else "")
     )
-
-
-def test_the_stats_of_a_block_are_those_of_its_clusters(tmp_path: Path) -> None:
-    policy = policy_of(tmp_path, "t: 0.4", ward=", protect: true, reference: wards.csv")
-    parts, _ = run(policy, records(), cut=50)
-    assert len(parts) == 7
-    for part in parts:
-        clusters = clusters_of([part])
-        if clusters:
-            assert part.confidential.distance == pytest.approx(max(map(equal_distance, clusters)))
-            assert part.confidential.fewest_values == min(len({row["ward"] for row in one}) for one in clusters)

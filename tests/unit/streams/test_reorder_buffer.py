@@ -75,19 +75,6 @@ def test_unchanged_fields_are_in_byte_order_unless_the_order_is_revealed(reveal:
     assert [row["x"] for row in rows] == [0.5, 50.5, 0.5, 50.5]
 
 
-def test_clusters_and_losses_equal_those_of_whole_release() -> None:
-    values = np.random.default_rng(5).integers(0, 100, 300).tolist()
-    found = []
-    for release in ("cluster", "ordered"):
-        run = Run(policy_of(release=release, k=3, delta=20))
-        run.push(values)
-        run.flush()
-        found.append(run.pipeline.summary.as_dict(run.pipeline.waiting_count, 1.0))
-    same = ("mse", "mae", "sse", "sst", "clusters", "cluster_size", "excess_span", "released")
-    assert [found[0][name] for name in same] == [found[1][name] for name in same]
-    assert found[0]["displacement"]["max"] > 5
-
-
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40), st.data())
 def test_due_rows_equal_those_of_a_record_by_record_computation(
     steps: list[tuple[int, int]], data: st.DataObject

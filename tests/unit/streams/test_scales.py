@@ -13,7 +13,7 @@ from shoal.errors import ParameterError
 from shoal.formats import Block, JsonEncoder
 from shoal.policy import Policy, Role, Scale, TimeStep
 from shoal.scales import CategoryIndex, Embedding, Scaling
-from shoal.streams import AdaptiveState, BlockDecisions, ClusterRestorer, PartitionPipeline, precompile
+from shoal.streams import BlockDecisions, PartitionPipeline
 from support.scales import AREAS, attribute, block_of, policy_with
 
 pytestmark = pytest.mark.unit
@@ -128,44 +128,6 @@ def test_a_stream_without_numbers_has_no_sum_of_squares() -> None:
     assert (summary["mse"], summary["loss"]) == (0.0, {"sex": 0.0})
 
 
-def test_a_cluster_that_was_released_in_part_is_restored() -> None:
-    policy, rows = replace(POLICY, stream=replace(POLICY.require_stream(), release="ordered")), rows_of(40)
-    parts, _ = run(policy, rows, 40)
-    (members, _), *_ = clusters_of(parts)
-    restorer = ClusterRestorer([members], members[0] + 1)
-    restored = PartitionPipeline(policy, JsonEncoder(policy), next_cluster_number=1, restorer=restorer)
-    # A category that the first run had not read yet gets the first code.
-    undecided = np.array([offset not in members for offset in range(40)])
-    found = [push(restored, block_of(policy, rows), 0, is_undecided=undecided), restored.flush()]
-    expected, rest = (
-        {offset: row for part in run_parts for offset, row in zip(part.released, part.rows, strict=True)}
-        for run_parts in (parts, found)
-    )
-    assert rest == {offset: row for offset, row in expected.items() if offset != members[0]}
-
-
-def test_spreads_are_learned_of_all_but_categories() -> None:
-    policy = policy_with(
-        attribute("sex", Scale.NOMINAL),
-        attribute("age", Scale.NUMERIC, integer=True),
-        attribute("grade", Scale.ORDINAL, order=("low", "high")),
-        attribute("day", Scale.TIME, time_step=TimeStep(1, "day")),
-        k=2,
-        delta=8,
-    )
-    draw = np.random.default_rng(3)
-    rows = [[['"F"', '"M"'][n % 2], int(draw.integers(90)), n % 2, float(draw.integers(365)) * DAY] for n in range(600)]
-    parts, pipeline = run(policy, rows, 77)
-    assert clusters_of(parts) == clusters_of(run(policy, rows, 600)[0])
-    state = pipeline.adaptive_state
-    assert AdaptiveState.from_bytes(state.to_bytes(policy), policy).to_bytes(policy) == state.to_bytes(policy)
-    widths = state.as_dict(policy)["widths"]
-    assert list(widths) == ["age", "grade", "day"]
-    assert 60 < widths["age"] < 100
-    assert 1.2 < widths["grade"] < 1.8
-    assert 250 * DAY < widths["day"] < 400 * DAY
-
-
 SCALED = policy_with(
     attribute("age", Scale.NUMERIC, bounds=(0.0, 100.0), integer=True, missing="group", weight=2.0),
     attribute("pay", Scale.NUMERIC, missing="mean", resolution=Decimal(5)),
@@ -204,8 +166,3 @@ def test_a_steering_number_without_bounds_is_refused() -> None:
     ward = attribute("ward", Scale.NUMERIC, role=Role.STEERING)
     with pytest.raises(ParameterError, match="bounds: missing for ward; spreads are learned from published values"):
         PartitionPipeline(policy := policy_with(ATTRIBUTES[0], ward), JsonEncoder(policy))
-
-
-def test_kernels_of_a_policy_with_categories_are_compiled_ahead() -> None:
-    precompile(POLICY)
-    precompile(policy_with(attribute("sex", Scale.NOMINAL)))

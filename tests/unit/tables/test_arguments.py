@@ -46,9 +46,7 @@ NOT_MAPPINGS: tuple[Any, ...] = (3, "gamma", [("gamma", 1.0)])
         *(({"refine": name}, "refine: unknown, use one of none, descent") for name in (*NOT_NAMES, "best")),
         *(({"parameters": given}, MAPPING) for given in NOT_MAPPINGS),
         ({"budget_used": 3}, FUNCTION),
-        ({"budget_used": "1"}, FUNCTION),
         ({"constraints": None}, "constraints: must be ClusterConstraints"),
-        ({"constraints": {}}, "constraints: must be ClusterConstraints"),
     ],
 )
 def test_an_argument_of_another_type_or_outside_its_domain_is_named(argument: dict[str, Any], message: str) -> None:
@@ -66,17 +64,13 @@ def test_all_faults_are_in_one_message() -> None:
     [
         ([["a", "b"], ["c", "d"]], NUMBERS),
         ([[1, None], [3, 4]], NUMBERS),
-        ([[1 + 0j, 2], [3, 4]], NUMBERS),
         ([[10**400, 1], [1, 2]], NUMBERS),
         (np.array([["2020-01-01"], ["2020-01-02"]], "M8[D]"), NUMBERS),
         ([[NAN, 1], [1, 2]], FINITE),
-        ([[INFINITY, 1], [1, 2]], FINITE),
         ([[1e300, 1], [1, 2]], FINITE),
         ([1.0, 2.0], SHAPE),
-        ([], SHAPE),
         ([[]], SHAPE),
         ([[1.0], [2.0, 3.0]], SHAPE),
-        (5, SHAPE),
         (np.ma.array([[1.0], [2.0]], mask=[[False], [True]]), "values: must not be masked; fill or remove"),
     ],
 )
@@ -95,9 +89,7 @@ def test_every_type_of_number_is_accepted(dtype: Any) -> None:
 NO_DIVERSITIES: tuple[Any, ...] = (
     3,
     LDiversity(DISTINCT, 1),
-    LDiversity(DISTINCT, 2.5),
     LDiversity(ENTROPY, 1.0),
-    LDiversity(ENTROPY, NAN),
     LDiversity(RECURSIVE, 2),
     LDiversity(RECURSIVE, 2, INFINITY),
     LDiversity(7, 2),
@@ -186,9 +178,6 @@ def test_every_cluster_is_t_close(reference: dict[Any, float] | None) -> None:
     [
         ({"l": 3}, "confidential: missing"),
         ({"t": 0.3}, "confidential: missing"),
-        ({"confidential": WORDS, "l": 1}, "l: must be a whole number"),
-        ({"confidential": WORDS, "l": {"entropy": 1}}, "l: must be"),
-        ({"confidential": WORDS, "max_value_share": 0}, "max_value_share: must be above 0"),
         ({"confidential": WORDS, "t": -1}, "t: must be above 0"),
         ({"confidential": WORDS[1:], "l": 2}, r"confidential: must have shape \(90,\)"),
         ({"confidential": WORDS, "t": 0.3, "reference": {"flu": 0.4, "cold": 0.3}}, "reference: shares must sum to 1"),

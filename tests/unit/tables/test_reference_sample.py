@@ -25,17 +25,6 @@ def test_counts_are_rounded_to_multiples_of_k_and_rare_values_are_left_out() -> 
     assert (found.left_out, found.unusable) == (1, 0)
 
 
-def test_a_subject_counts_once_for_each_value() -> None:
-    pairs = [(subject, value) for subject in range(5) for value in ("a", "b")]
-    pairs += [(0, "canary")] * 1000
-    assert rows(smooth(policy_of(5, type="string"), pairs)) == [("a", 5000), ("b", 5000)]
-
-
-def test_missing_values_are_one_value_with_an_empty_text() -> None:
-    values = [None, "", " "] + ["a"] * 3
-    assert rows(smooth(policy_of(3, type="string"), enumerate(values))) == [(None, 5000), ("a", 5000)]
-
-
 def test_spellings_of_a_number_are_one_value() -> None:
     values = [1, 1.0, "1", "1.0 "] + [2] * 4
     found = smooth(policy_of(2, scale="nominal"), enumerate(values))
