@@ -240,5 +240,5 @@ async def test_a_worker_that_ends_before_it_knows_the_outcome_logs_the_number_of
                 await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") == 1)
                 await run.stopped(12)
         assert run.total("shoal_records_total", outcome="quarantined") == 0
-    event = "it is not known whether a transaction was committed: what became of its records is in no count"
+    event = "it is not known whether a transaction was committed: the outcomes of its records are not counted"
     assert [one for one in logged if one["event"] == event] == [{"event": event, "log_level": "warning", "records": 2}]
