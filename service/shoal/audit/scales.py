@@ -4,7 +4,8 @@ A number is itself, a time its milliseconds since 1970, an ordinal value its ran
 category. A missing value is NaN. None stands for a value that makes the record unusable.
 
 All arithmetic is exact. A float64 is an integer over a power of two, and a time is a whole number of milliseconds. So
-sums, means and rounding to the grid need no tolerance. Nothing here is shared with the code that made the release.
+sums, means and rounding to the grid need no tolerance. Only the package `policy` and the error classes are
+shared with the code that made the release.
 
 Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
 is empty. The text of any other value is its JSON form: a cell of CSV is a JSON string.

@@ -103,7 +103,7 @@ def verify(
 ) -> Verdict:
     """Check a release against its original, with separate code.
 
-    Only the policy loader and the error classes are shared with the engine.
+    Only the package `policy` and the error classes are shared with the engine.
 
     Parameters
     ----------
@@ -163,9 +163,9 @@ def verify(
     -----
     Guarantee, if every check holds, none is "not examined", and evidence is given: every released row is the row of one
     cluster of the evidence. Each cluster has at least k subjects, no subject has more than ``max_share``, and
-    ``per_subject`` and ``t`` hold where the policy sets them. In a stream no record was released more than delta
-    records after its arrival. Unless ``partial``, every other record of the original is unusable, had to be suppressed,
-    may still be held, or is counted in ``claimed``.
+    ``per_subject``, ``l``, ``t`` and ``max_value_share`` hold where the policy sets them. In a stream no record was
+    released more than delta records after its arrival. Unless ``partial``, every other record of the original is
+    unusable, had to be suppressed, may still be held, or is counted in ``claimed``.
 
     The contents of files are judged, not their bytes beside the rows. Data that an operator hides in a Parquet file, in
     the order of clusters or in the way an export is written is not found.
@@ -404,10 +404,10 @@ class _Audit:
     def _check_stream(self, clusters: RecomputedClusters) -> None:
         """Run all checks that count arrivals, up to three times.
 
-        Where files do not show for certain whether a record arrived, the checks are made without these records, and
-        with every record that no file shows to be above a limit. A check that fails only with them is not examined. If
-        it fails also without the claimed ones, or if these are more than half of all records, the verdict is undecided.
-        So no statement of the quarantine makes a check less strict, whether it is a claim or disputed.
+        The checks run without the records whose arrival no file proves. If there are some, they run again with all of
+        these. A check that fails only then is not examined. A third run leaves out the records claimed to be dated
+        ahead; a check that fails in it too makes the verdict undecided. Such claims are ignored if they concern more
+        than half of the records. So no statement of the quarantine makes a check less strict.
         """
         ahead = () if self._references is None else self._references.ahead
         if 2 * len(ahead) > self._originals.usable:

@@ -49,8 +49,8 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
 
     With ``stop`` the source is followed until it is set, and outputs are written as records are released; only then
     ``max_delay_s`` applies, and it counts from the time at which a record was read. Without it the source is read to
-    its end, and outputs appear when everything is written. No incomplete file is left if a file cannot be used
-    (InputError, ConfigError), or if a decision violates an invariant (GuaranteeError).
+    its end, and outputs appear when everything is written. Without ``stop``, no incomplete file is left if a file
+    cannot be used (InputError, ConfigError), or if a decision violates an invariant (GuaranteeError).
     """
     started = time.monotonic()
     _require_whole_clusters(policy, follows=stop is not None)
@@ -159,7 +159,7 @@ def process_records(
 
 @dataclass(frozen=True, slots=True)
 class OutputWriter:
-    """Writes the decisions of a stream: rows, evidence, and references to unpublished records of ``topic``.
+    """Writes what a stream decides: rows, evidence, and references to unpublished records, which name ``topic``.
 
     Guarantee: a row is written after the evidence of its cluster. All rows of a cluster that is released as a whole are
     written by one call.
@@ -187,7 +187,7 @@ class OutputWriter:
 
 
 class HoldTimer:
-    """Measures how long records have been held, up to ``max_delay_s`` seconds; None: no limit."""
+    """Tells when a record has been held for ``max_delay_s`` seconds; None: never."""
 
     def __init__(self, max_delay_s: float | None) -> None:
         self._max_delay_s = max_delay_s

@@ -1,6 +1,6 @@
-"""JSON: `JsonDecoder` decodes messages with a typed decoder that is generated from the policy; `JsonEncoder`.
+"""JSON: `JsonDecoder` decodes messages with a typed decoder generated from the policy; `JsonEncoder` makes rows.
 
-Where the fields of an output record stand: in the outermost object, or inside objects (``to: path``).
+The fields of a row are in its outermost object, or inside objects (``to: path``).
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ class JsonDecoder:
 
     An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope of the message: its key,
     its headers and its timestamp. A field of the object that has the name of such an attribute is undeclared. A field
-    ``__faust`` is ignored unless the policy declares it, because each message of a Faust model has this field.
+    ``__faust``, which each message of a Faust model has, is ignored unless the policy declares it.
 
-    ``max_bytes`` limits a message value, and its encoded unchanged fields. ``encoder`` encodes the unchanged fields for
-    the output; by default it is a `JsonEncoder`. With ``refuses_headers`` a record is invalid in which each of two or
-    more declared fields has its own name as its value: the header of a CSV file that was read as a record.
+    ``max_bytes`` limits a message value, its encoded unchanged fields, and each key or header that is read. ``encoder``
+    encodes the unchanged fields for the output; by default it is a `JsonEncoder`. With ``refuses_headers`` a record is
+    invalid if every declared field, of two or more, has its own name as its value: it is the header of a CSV file.
 
     Numbers with a point or an exponent are read as float64, integers exactly. Of fields that are ignored, only the
     syntax is checked.
@@ -168,8 +168,9 @@ class JsonDecoder:
 
         ``undecodable``: the value is missing, is not JSON or is nested more than 64 levels deep, or a key or header
         that is read is not UTF-8. ``too_large``: the value, its unchanged fields, or a key or header that is read is
-        longer than ``max_bytes``, or a category is longer than its limit. ``invalid``: the message does not fit the
-        policy. If both the value and the envelope are faulty, the reason is the one for the value.
+        longer than ``max_bytes``, or a category or a field of type json is longer than its limit. ``invalid``: the
+        message does not fit the policy. If a message has several faults, a value that is too long, no JSON or of a
+        wrong type decides first, then the envelope, then bounds and limits.
 
         No content of a message raises an error. Cost: about half the time of `json.loads`. It is least with about 500
         messages per call: the objects of more than about 1000 do not fit the processor's cache.
@@ -552,7 +553,7 @@ class _Node:
     """A key of a record: of a field, or of an object with fields."""
 
     attribute: str
-    """Name of the attribute of the Struct, because keys need not be Python identifiers."""
+    """Name of the key in the Struct, because a key need not be a Python identifier."""
     declared: Attribute | None = None
     children: dict[str, _Node] = field(default_factory=dict)
 
@@ -573,8 +574,8 @@ class _RecordStruct:
     """Decodes records to Structs of msgspec, one Struct for each object that contains declared fields.
 
     No path is the beginning of another one. A field that is not declared is an error at any depth if the policy rejects
-    it; otherwise it is ignored. The field of Faust is always ignored. A key that occurs twice is not found here; see
-    `prescreen`. An object that is null is treated as absent.
+    it; otherwise it is ignored. The field of Faust is ignored unless the policy declares it. A key that occurs twice is
+    not found here; see `prescreen`. An object that is null is treated as absent.
 
     ``decode`` raises an error if a record does not have the declared types. ``getters`` return the value of each field
     from a decoded record; UNSET if the field is absent.
@@ -591,7 +592,7 @@ class _RecordStruct:
         needs_escapes = any(character in '"\\' or character < " " for name in names for character in name)
         struct = self._define(self._root, has_keys=not needs_escapes)
         decode: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=NumberText).decode
-        # A Struct does not support keys that need escapes in JSON: they are replaced by its attributes before.
+        # A Struct cannot have keys that need escapes in JSON: its own names replace them before the record is decoded.
         self.decode = decode if not needs_escapes else lambda message: decode(self._rename(self._root, message))
 
     def count_keys(self, records: Sequence[Any]) -> int | Int64Vector:
@@ -638,7 +639,7 @@ class _RecordStruct:
         )
 
     def _rename(self, node: _Node, text: bytes) -> bytes:
-        """Replace keys by the attributes of the Struct, and leave undeclared fields out or raise an error."""
+        """Replace keys by the names in the Struct; leave undeclared fields out, or raise if they are rejected."""
         if node.declared is not None or (node is not self._root and not text.startswith(b"{")):
             return text
         values = _decode_members(text)

@@ -145,7 +145,8 @@ MAX_FUTURE_TIMESTAMPED = 64
 """A commit lists at most this many rejected future timestamps, those with the lowest offsets.
 
 More come from a wrong clock or an attack. After a restart the task recognizes the others only if their timestamps are
-later than ``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
+later than the largest that could be accepted when the commit was made. Else they take positions in the stream. None is
+released.
 """
 
 MAX_REMEMBERED = 1024
@@ -159,7 +160,7 @@ class FutureTimestamps:
     """Which offsets were rejected for their timestamps.
 
     ``restored`` is what the restored commit lists, kept because these records are read again. ``latest_accepted_ms`` is
-    the latest timestamp that was accepted before that commit (ms).
+    the largest timestamp that could be accepted when that commit was made (ms).
     """
 
     restored: frozenset[int] = frozenset()
@@ -172,7 +173,7 @@ class FutureTimestamps:
         return listed | (timestamps > self.latest_accepted_ms)
 
     def note(self, offsets: Sequence[int], timestamps: Sequence[int]) -> None:
-        """Remember them, because these timestamps are no longer in the future for a later commit."""
+        """Remember them, because for a later commit these timestamps may no longer be in the future."""
         self._timestamps.update(zip(offsets, timestamps, strict=True))
         if len(self._timestamps) > 4 * MAX_REMEMBERED and self.latest_accepted_ms != NO_LIMIT_MS:
             # Nothing is committed while a restarted task reads again, so no commit forgets any.
@@ -181,9 +182,9 @@ class FutureTimestamps:
     def to_commit(self, committed_offset: int, latest_accepted_ms: int) -> tuple[int, ...]:
         """Return the offsets that a commit lists, ascending; forget those that no commit will list.
 
-        Those after ``latest_accepted_ms`` are not listed: `were_rejected` recognizes them by the same time. Guarantee:
-        afterwards at most 2 * `MAX_REMEMBERED` are remembered: the lowest offsets of those before it, and of the others
-        those that come first.
+        Those with later timestamps than ``latest_accepted_ms`` are not listed: `were_rejected` recognizes them by it.
+        Guarantee: afterwards at most 2 * `MAX_REMEMBERED` are remembered: of those up to that time the lowest offsets,
+        and of the later ones the earliest timestamps.
         """
         return tuple(self._forget(committed_offset, latest_accepted_ms)[:MAX_FUTURE_TIMESTAMPED])
 
@@ -226,8 +227,8 @@ _OF_ANOTHER_LOG = "of another topic id"
 class ProgressError(InputError):
     """The committed progress may be valid, but cannot be used.
 
-    ``state`` is what `shoal progress` says of it; ``committed_offset`` is that of a copy after which records may have
-    been published.
+    ``state`` is what `shoal progress` says of it. ``committed_offset`` is that of a refused copy: records may have been
+    published after it.
     """
 
     def __init__(self, message: str, state: str = "", committed_offset: int | None = None) -> None:
@@ -271,7 +272,7 @@ class OffsetState:
     """The task flushes before it processes this offset: all incomplete records are released or suppressed. The clock or
     the operator triggers a flush, so its decision is committed first. None if none is pending."""
     reference: ReferenceRecord | None = None
-    """The record at the committed offset, or the last record read if none is incomplete."""
+    """The record at the committed offset, or the last record read if no record waits."""
     released_from: int = 0  # the group released no record before this offset; 0 if that is not known
     adaptive_state: bytes = b""
     """What later decisions take from earlier ones (`AdaptiveState`); empty where the policy keeps nothing."""
@@ -332,7 +333,7 @@ class OffsetTracker:
 
     @classmethod
     def restore(cls, state: OffsetState, latest_accepted_ms: int = NO_LIMIT_MS) -> OffsetTracker:
-        """Continue from a commit; ``latest_accepted_ms`` is the latest timestamp that was accepted before it."""
+        """Continue from a commit; ``latest_accepted_ms`` is the largest timestamp that could be accepted then."""
         return cls(
             next_offset=state.next_offset,
             stream_time=state.stream_time,
@@ -371,7 +372,10 @@ class OffsetTracker:
 
     @property
     def can_commit(self) -> bool:
-        """Whether the record at the committed offset was read. Until then the stream time to commit is unknown."""
+        """Whether all members of unfinished clusters, and the record at the lowest incomplete offset, were read again.
+
+        Until then the stream time to commit is unknown.
+        """
         if self.unfinished.is_restoring:
             return False
         return not self._not_read_again or next(iter(self._incomplete)) not in self._not_read_again
@@ -389,9 +393,9 @@ class OffsetTracker:
     ) -> None:
         """Mark records as incomplete: they were just read at ``read_ms``, for the first time or again.
 
-        ``offsets`` ascend, each one unread or incomplete; else `GuaranteeError` is raised. Unread offsets below the
-        last of them that are not among them hold no record, and are completed. ``stream_times`` are those just before
-        each record (ms).
+        ``offsets`` ascend, each one unread or incomplete; else `GuaranteeError` is raised. An unread offset below the
+        last of ``offsets`` that is not among them holds no record, and is completed. ``stream_times`` are those just
+        before each record (ms).
         """
         if not offsets:
             return
@@ -443,7 +447,10 @@ class OffsetTracker:
         self.future_timestamps.note((offset,), (timestamp,))
 
     def snapshot(self, latest_accepted_ms: int = NO_LIMIT_MS, *, handed_over_uncommitted: bool = False) -> OffsetState:
-        """Return the state to commit now, with every decision applied so far; `restore` gets the same time."""
+        """Return the state to commit now, with every decision applied so far.
+
+        ``latest_accepted_ms`` is the one with which `restore` continues from this state.
+        """
         committed = self.offset_to_commit
         oldest = self._times_of(None if committed == self.next_offset else committed)
         unfinished_clusters = self.unfinished.clusters

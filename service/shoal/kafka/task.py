@@ -151,9 +151,9 @@ class PartitionTask:
 
     @property
     def oldest_held_s(self) -> float | None:
-        """How long ago this process read the oldest held record (s).
+        """How long ago this process read the oldest waiting record (s).
 
-        None if no record is held, or some must still be read again after a restart.
+        None if no record waits, or some must still be read again after a restart.
         """
         oldest = None if self.tracker.is_restoring else self.tracker.oldest
         return None if oldest is None else self._context.monotonic_clock() - oldest.read_ms / 1000
@@ -175,7 +175,7 @@ class PartitionTask:
         return math.inf, self._collector.sending if is_awaited else None
 
     def restore(self, log_start: int) -> bool:
-        """Move the consumer position back, before the first message; see `PartitionReader.restore`."""
+        """Call before the first message: move the consumer position back; see `PartitionReader.restore`."""
         return self._reader.restore(log_start)
 
     async def process(self, messages: Sequence[Message]) -> None:
@@ -229,7 +229,7 @@ class PartitionTask:
         return self._pipeline.push(pushed, classified.expiry_keys, classified.is_undecided)
 
     def _suppress_compacted(self, before: int) -> None:
-        """Suppress incomplete records below ``before`` that compaction removed before they were read again."""
+        """Suppress incomplete records below ``before`` that compaction removed."""
         if self.tracker.unfinished.has_missing_members(before):
             raise InputError(
                 f"{self._tp.topic}-{self._tp.partition}: records of a partly released cluster are missing from the log "
@@ -278,7 +278,9 @@ class PartitionTask:
             await asyncio.wait({waiter})
 
     async def _ensure_still_owner(self) -> None:
-        """Commit that clusters may be handed over, to prove ownership, if the last commit is older than the interval.
+        """Prove ownership by a commit that says that clusters may have been handed over.
+
+        It is left out if such a commit was confirmed within the interval.
 
         The commit fails if another worker owns the partition: a worker that was suspended must not hand over clusters
         of records that another worker has released. A rejection by the clock is committed before a cluster that depends
@@ -303,15 +305,18 @@ class PartitionTask:
 
     @property
     def _has_uncommitted_state(self) -> bool:
-        """Whether there is anything to commit; control records alone count: Kafka's tools would report a lag."""
+        """Whether there is anything to commit.
+
+        Control records alone are enough: without a commit behind them Kafka's tools report a lag.
+        """
         return self._collector.has_unpacked or self.tracker.offset_to_commit > self.committed_offset
 
     @property
     def _commit_wait_s(self) -> float:
         """Time until a commit is due (s), whether or not a transaction is being sent; infinite if none can be made.
 
-        Decisions that fill a transaction are committed earlier: if the output is slow, as under a quota, what is read
-        in a long commit interval would exceed the transaction timeout.
+        Decisions that fill a transaction are committed earlier: if the output is slow, as under a byte-rate quota of
+        the broker, what is read in a long commit interval would exceed the transaction timeout.
         """
         if not (self._has_uncommitted_state and self._can_commit):
             return math.inf
@@ -320,14 +325,15 @@ class PartitionTask:
     @property
     def _should_flush(self) -> bool:
         """Whether the oldest record has waited for `max_delay_s`, and enough subjects wait for a flush."""
-        # Since the read: by timestamps, old records would be flushed at each poll, and a future one would delay all.
+        # Counted from reading. By timestamps, old records would be flushed at each poll, and one from the future would
+        # delay all.
         max_delay_s, held_s = self._context.policy.require_stream().max_delay_s, self.oldest_held_s
         if max_delay_s is None or held_s is None or held_s < max_delay_s:
             return False
         return self._pipeline.has_min_population  # with few subjects, all but one could be an attacker's
 
     async def punctuate(self, delivered_up_to: int | None = None, log_end: int | None = None) -> None:
-        """Commit or flush if it is due. A committed flush runs when all incomplete records were read again.
+        """Commit, or flush, if that is due. A flush that was committed before a restart runs when all was read again.
 
         Every record before ``delivered_up_to`` was delivered to `process`; control records are never delivered.
         ``log_end`` is the last stable offset of the partition: a new flush starts only there. Raises `BrokerError` if a
@@ -358,7 +364,7 @@ class PartitionTask:
         self._note_read()
 
     def _note_read(self) -> None:
-        """Note if all records were read whose clusters an earlier process may have handed over."""
+        """Without a listener, note when all records were read of clusters that may have been handed over before."""
         if self._hand_over is None and self.tracker.next_offset >= self._handed_over_until:
             self._may_have_handed_over = False
 
@@ -438,8 +444,9 @@ def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
 def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) -> int:
     """Return how many messages, from the first on, become one block that is read at this time (ms).
 
-    A block may be committed between reading and deciding: if a record is rejected for its timestamp, and while clusters
-    are handed over. All its offsets are then incomplete, and the limit on their span allows `BLOCK_RECORDS` of them.
+    A commit may come between reading a block and deciding on it: if a record is rejected for its timestamp, and while
+    clusters are handed over. All offsets of the block are then incomplete. The limit on the span of incomplete offsets
+    allows for `BLOCK_RECORDS` of them.
     """
     latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
     return BLOCK_RECORDS if hands_over or latest > now_ms + MAX_AHEAD_MS else LARGE_BLOCK_RECORDS
@@ -504,7 +511,7 @@ class PartitionReader:
         offsets = np.fromiter(map(_offset, messages), np.int64, n)
         timestamps = np.fromiter(map(_timestamp, messages), np.int64, n)
         if offsets[0] < self.position or (np.diff(offsets) <= 0).any():
-            raise GuaranteeError("messages are not in the order of the log; nothing of its block was sent")
+            raise GuaranteeError("messages are not in the order of the log; nothing of their block was sent")
         self._check_reference(offsets, timestamps)
         block = self._decoder.decode([message.value for message in messages], messages)
         if self._has_taxonomy:
@@ -532,7 +539,7 @@ class PartitionReader:
         """Count the messages that are rejected now. Those above a quota are not counted: they are suppressed."""
         for index, reason in block.rejected:
             is_new = messages[index].offset >= self._counts.read_until
-            if is_new and reason is not Reason.SUPPRESSED and classified.is_open[index]:
+            if is_new and reason is not Reason.SUPPRESSED and classified.is_uncompleted[index]:
                 self._metrics.refusals.add(reason.value, _find_faults(self._decoder, messages[index].value))
 
     def _count_ahead(self, count: int, now_ms: int) -> None:
@@ -547,7 +554,7 @@ class PartitionReader:
             self._untold_ahead_count, self._told_ahead_ms = 0, now_ms
 
     def _check_reference(self, offsets: Int64Vector, timestamps: Int64Vector) -> None:
-        """Compare the reference record, when its offset is read, with that of the last commit."""
+        """At its offset, compare the record read with the reference record of the last commit."""
         reference = self._reference
         if reference is None or offsets[-1] < reference.offset:
             return
@@ -579,7 +586,7 @@ class Classification:
 
     offsets: Int64Vector
     timestamps: Int64Vector
-    is_open: BoolVector  # shape (n,): whether the offset of each message is unread or incomplete
+    is_uncompleted: BoolVector  # shape (n,): whether the offset of each message is unread or incomplete
     is_unread: BoolVector  # shape (n,): whether each message is unread and not dropped
     stream_times: Int64Vector  # shape (n,): stream time just before each message
     stream_time: int  # stream time after the block
@@ -587,22 +594,22 @@ class Classification:
     is_undecided: BoolVector
     """Shape (pushed,): false for a record that was completed before a restart: it only takes its position."""
     expiry_keys: Int64Matrix  # shape (pushed, 2): stream time and offset of each pushed record
-    rejections: list[Rejection]  # open messages that are not pushed and not dropped, in order
-    dropped: list[tuple[int, DropReason]]  # offsets of the open messages that are dropped, and why; in order
+    rejections: list[Rejection]  # uncompleted messages that are not pushed and not dropped, in order
+    dropped: list[tuple[int, DropReason]]  # offsets of the uncompleted messages that are dropped, and why; in order
     known_future: BoolVector
     """Shape (n,): completed messages that were rejected before a restart for a timestamp in the future."""
 
     def count_new(self, counted_until: int) -> int:
-        """Return how many messages are unread, not dropped, and were read by no earlier task before this offset."""
+        """Return how many messages are unread, not dropped, and not before this offset: earlier tasks read those."""
         return int(np.count_nonzero(self.is_unread & (self.offsets >= counted_until)))
 
     def apply_to(self, tracker: OffsetTracker, read_ms: int) -> None:
         """Update the tracker with the messages read at this time (monotonic), the rejections and the drops."""
-        offsets, timestamps, known, is_open = self.offsets, self.timestamps, self.known_future, self.is_open
+        offsets, timestamps, known, marked = self.offsets, self.timestamps, self.known_future, self.is_uncompleted
         tracker.future_timestamps.note(offsets[known].tolist(), timestamps[known].tolist())
         tracker.stream_time = self.stream_time
         tracker.mark_read(
-            offsets[is_open].tolist(), timestamps[is_open].tolist(), self.stream_times[is_open].tolist(), read_ms
+            offsets[marked].tolist(), timestamps[marked].tolist(), self.stream_times[marked].tolist(), read_ms
         )
         if tracker.unfinished.is_restoring:
             tracker.unfinished.read_again(offsets.tolist(), timestamps.tolist(), self.stream_times.tolist(), read_ms)
@@ -619,12 +626,12 @@ def classify_messages(
 ) -> Classification:
     """Classify the n messages from which a block was decoded; the tracker is as before the block, and not changed.
 
-    A record that was completed before the restart is pushed again, so that it takes its position again, but not before
-    ``begin``, the committed offset at which this process began: there it is not known which records were rejected for
-    their timestamps and took no position. ``now_ms`` is the wall clock.
+    A record completed before the restart is pushed again, to take its position again. Below ``begin``, the committed
+    offset at which this process began, it is not: there it is unknown which records were rejected for their timestamps
+    and took no position. ``now_ms`` is the wall clock.
     """
     unread = offsets >= tracker.next_offset
-    is_open = unread if unread.all() else unread | tracker.are_incomplete(offsets)
+    is_uncompleted = unread if unread.all() else unread | tracker.are_incomplete(offsets)
     accepted = np.zeros(len(offsets), np.bool_)
     accepted[block.index] = True
     is_dropped = np.zeros(len(offsets), np.bool_)
@@ -633,8 +640,8 @@ def classify_messages(
     is_future = unread & accepted & (timestamps > now_ms + MAX_AHEAD_MS)
     pushed = accepted & ~is_future
     known_future = np.zeros(len(offsets), np.bool_)
-    if not is_open.all():
-        again = np.flatnonzero(~is_open & accepted)
+    if not is_uncompleted.all():
+        again = np.flatnonzero(~is_uncompleted & accepted)
         known_future[again] = tracker.future_timestamps.were_rejected(offsets[again], timestamps[again])
         pushed[again] = (offsets[again] >= begin) & ~known_future[again]
     after = np.maximum.accumulate(np.where(pushed, timestamps, _EARLIEST))
@@ -644,18 +651,18 @@ def classify_messages(
     return Classification(
         offsets=offsets,
         timestamps=timestamps,
-        is_open=is_open,
+        is_uncompleted=is_uncompleted,
         is_unread=unread & ~is_dropped,
         stream_times=np.concatenate(([tracker.stream_time], after[:-1])),
         stream_time=int(after[-1]),
         chosen=pushed[block.index],
-        is_undecided=is_open[pushed],
+        is_undecided=is_uncompleted[pushed],
         expiry_keys=np.column_stack((after[pushed], offsets[pushed])),
         rejections=[
             # By their content, or else by their timestamps.
             Rejection(int(offsets[i]), int(timestamps[i]), reasons.get(i) or Reason.INVALID, is_future=i not in reasons)
-            for i in (np.flatnonzero(is_open & ~pushed & ~is_dropped).tolist() if has_rejections else ())
+            for i in (np.flatnonzero(is_uncompleted & ~pushed & ~is_dropped).tolist() if has_rejections else ())
         ],
-        dropped=[(int(offsets[index]), reason) for index, reason in block.dropped if is_open[index]],
+        dropped=[(int(offsets[index]), reason) for index, reason in block.dropped if is_uncompleted[index]],
         known_future=known_future,
     )

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 START_S = 30.0
-"""Time limit (s). The broker aborts the transaction of an earlier producer within it, unless that cannot be ended."""
+"""Time limit (s). Within this time the broker aborts the previous producer's transaction, if it can."""
 CLOSE_S = 1.5
 ASK_S = 10.0
 REFERENCE_BYTES = 100
@@ -140,9 +140,9 @@ class TransactionalProducer:
         self._check_first = check
 
     def expect_output_from(self, offset: int | None) -> None:
-        """Report a record of another producer in the output from this offset on; None: from its own first one on.
+        """From this offset of the output on, expect only own records; None: from the first own record on.
 
-        The output ends there now. If it has ended later before, brokers have lost records: that is logged and counted.
+        The output ends there now. If it once ended further on, brokers have lost records: that is logged and counted.
         """
         self._next_offset = offset
         if offset is None:
@@ -168,7 +168,7 @@ class TransactionalProducer:
         return TopicPartition(topic, self._partition if is_output else self._partition % self._partitions[topic])
 
     def is_only_writer(self, topic: str) -> bool:
-        """Return whether this partition alone, of those of its input, writes to its partition of a topic."""
+        """Return whether no other partition of this input writes to the same partition of a topic."""
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
@@ -193,10 +193,10 @@ class TransactionalProducer:
     ) -> None:
         """Send a batch and the committed offset in one transaction; an empty batch commits the offset alone.
 
-        ``at_ms`` is the time of the commit. Messages get it as their timestamp, floored to a multiple of the commit
-        interval. Raises `BrokerError` if the transaction is not committed or its outcome is unknown, and `InputError`
-        if another producer writes to the output; then it is not committed. Takes at most the transaction timeout, two
-        seconds more if a gap in the output was read, and the time of what `check_before_first` was given.
+        ``at_ms`` is the time to date the messages with; it is floored to a multiple of the commit interval. Raises
+        `BrokerError` if the transaction is not committed or its outcome is unknown, and `InputError` if another
+        producer writes to the output; then it is not committed. Takes at most the transaction timeout, two seconds more
+        if a gap in the output was read, and the time of what `check_before_first` was given.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._has_failed:
@@ -245,7 +245,7 @@ class TransactionalProducer:
         self._check_first = None
 
     async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
-        """Raise `FencedError` if another worker owns the partition, as a transaction shows, which is aborted.
+        """Raise `FencedError` if another worker owns the partition. A transaction shows it, and is aborted.
 
         If the broker does not answer, this returns, and the caller raises its own error.
         """
@@ -265,8 +265,9 @@ class TransactionalProducer:
         that restarts in the middle of a commit may write one twice). So they are read. If they cannot be read, the
         transaction is not committed.
 
-        An offset below the expected one shows no writer: the last transaction did not end as it was said to, or the
-        output was recreated. Then `BrokerUnavailableError` is raised, and the next start checks both.
+        An offset below the expected one shows no second writer: the last transaction ended at another offset than the
+        broker had reported, or the output was recreated. Then `BrokerUnavailableError` is raised, and the next start
+        checks both.
         """
         tp, expected = self.target(str(self._settings.output)), self._next_offset
         for first, count in record_batches:
@@ -338,7 +339,7 @@ class TransactionalProducer:
         return msgspec.json.encode(self._named_input | content)
 
     async def _send_copy(self, copy: ProgressCopy, offset: OffsetAndMetadata, timestamp: int) -> None:
-        """Send a copy of the commit, when it is known where the rows of this transaction end in the output."""
+        """Send a copy of the commit. The rows must be sent before, because it says where the output ends."""
         value = copy.encode(offset.offset, offset.metadata, self._next_offset)
         record_batch = self._producer.create_batch()
         record_batch.append(key=copy.key, value=value, timestamp=timestamp)
@@ -371,7 +372,7 @@ class TransactionalProducer:
         return [(int(one.offset), count) for one, count in zip(sent, counts, strict=True)]
 
     async def _submit(self, record_batch: Any, tp: TopicPartition) -> asyncio.Future[Any]:  # noqa: ANN401 - the client has no types
-        """Submit a record batch; return what its acknowledgement is awaited by."""
+        """Submit a record batch; return the future of its acknowledgement."""
         acknowledged: asyncio.Future[Any] = await self._producer.send_batch(
             record_batch, tp.topic, partition=tp.partition
         )
@@ -380,7 +381,7 @@ class TransactionalProducer:
         return acknowledged
 
 
-NOT_KNOWN = "it is not known whether a transaction was committed: what became of its records is in no count"
+NOT_KNOWN = "it is not known whether a transaction was committed: the outcomes of its records are not counted"
 
 
 class _SentTransaction(NamedTuple):
@@ -415,12 +416,12 @@ class PartitionCounts:
 
     topic: str
     partition: int
-    read_until: int = 0  # what was read before this offset is counted as read
+    read_until: int = 0  # messages before this offset are counted as read already
     sent: _SentTransaction | None = None  # the transaction whose outcome is not known
     sent_skip: tuple[CommittedState, int] | None = None
     """The commit of a ``--skip-to-end`` that was sent and is not counted yet, and how many offsets it skips."""
 
-    def send(self, before: CommittedState, commit: CommittedState, batch: TransactionBatch) -> None:
+    def note_sent(self, before: CommittedState, commit: CommittedState, batch: TransactionBatch) -> None:
         """Note that a transaction is about to be sent, after the commit ``before``."""
         self.sent = _SentTransaction(before, commit, _outcomes(batch), len(batch.clusters), batch.stats)
 
@@ -436,7 +437,9 @@ class PartitionCounts:
         self.sent = None
 
     def take_skip(self, found: CommittedState) -> int | None:
-        """Return how many offsets the skip with the commit found has skipped, and forget it; None if there is none.
+        """If this commit is that of a sent ``--skip-to-end``, return the number of skipped offsets, else None.
+
+        The sent commit is forgotten.
 
         A worker that got no response to a skip counts it when its next start finds the commit, but not if the process
         has ended before, or another worker has committed.
@@ -451,8 +454,8 @@ class PartitionCounts:
     def open(self, found: CommittedState, log_end: int, metrics: Metrics) -> None:
         """Note that a task continues from a commit, and count the last transaction if this is its commit.
 
-        If it is neither that nor the one before, another worker has continued: its outcome stays unknown. What is read
-        from the end of the log on is counted, because the log may have been cut and written again.
+        If it is neither that commit nor the one before, another worker has continued: the outcome of the transaction
+        stays unknown. Messages from ``log_end`` on are counted again: the log may have been cut and written again.
         """
         self.read_until = min(self.read_until, log_end)
         sent = self.sent
@@ -490,12 +493,13 @@ def _is_same(one: CommittedState, other: CommittedState) -> bool:
 
 
 FULL_ROWS, FULL_BYTES, FULL_TRANSACTIONS = 50_000, 1 << 25, 16
-"""With so many rows and references, bytes, or transactions waiting, reading pauses."""
+"""With so many rows and references together, so many bytes, or so many uncommitted transactions, reading pauses."""
 FIRST_BYTES, LEAST_BYTES, LONG_TRANSACTION_S = 1 << 19, 1 << 16, 5.0
-"""Bytes of one transaction: at first, and at least if one takes longer than so many seconds.
+"""A transaction may have `FIRST_BYTES` at first. If one took longer than `LONG_TRANSACTION_S`, the next may have fewer.
+It may always have `LEAST_BYTES`.
 
-The broker aborts a transaction after its timeout. If the output is slow, as under a quota, a batch that had grown to
-`FULL_BYTES` would be aborted at every attempt.
+The broker aborts a transaction after its timeout. If the output is slow, as under a byte-rate quota of the broker, a
+batch that had grown to `FULL_BYTES` would be aborted at every attempt.
 """
 
 TOLERATED_AHEAD_MS = 1_800_000
@@ -688,7 +692,7 @@ class RecordCollector:
             metadata = self._cipher.encode(commit, self._tp.topic, self._tp.partition)
             dated_ms = _message_time(commit.at_ms, round(started * 1000))
             # Before it is sent: after an error, or if this is cancelled, the transaction may be committed all the same.
-            self._counts.send(self._last_committed, commit, batch)
+            self._counts.note_sent(self._last_committed, commit, batch)
             await self._sink.publish_and_commit(batch, commit.state.committed_offset, metadata, dated_ms)
         except ShoalError as error:
             self._metrics.transactions.labels("aborted").inc()

@@ -1,7 +1,7 @@
 """The rules that involve more than one key of a policy, or that no range expresses.
 
-Each check yields the key and a message, which names the fault and the remedy and never contains a value. `check_names`
-and `check_connection` apply to the settings of policy and environment together.
+Each check yields the key and a message, which names the fault and the remedy, never a secret or a value of a record.
+`check_names` and `check_connection` apply to the settings of policy and environment together.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ _SCALE_OF = {rules.confidential_key: scale for scale, rules in SCALE_RULES.items
 """The same for a confidential attribute."""
 _CLUSTERED = ("quasi_identifier", "steering")
 _QUASI = "only for a quasi_identifier; remove it, or change the role from {role}"
+_UNSCALED = "an attribute of role {role} has neither a scale nor keys of one; remove it, or change the role"
 _CONFIDENTIAL = "only for a confidential attribute; remove it, or change the role from {role}"
 _OF_SCALE = "not allowed for role {role}, whose type follows from its scale; remove type"
 _UNCHANGED = "an attribute of role {role} is never published unchanged; remove it"
@@ -122,7 +123,8 @@ _NOT_ALLOWED = (
     (("steering",), ("resolution", "publish", "to"), "an attribute of role steering is not published; remove it"),
     (("steering",), ("weight",), _BY),
     (("identifier",), ("publish_unchanged", "to"), "an identifier is never published; remove it"),
-    (("identifier", "other"), ("weight", "scale", *_SCALES_OF, "missing"), _QUASI),
+    (("identifier", "other"), ("weight",), _QUASI),
+    (("identifier", "other"), ("scale", *_SCALES_OF, "missing"), _UNSCALED),
     (("confidential",), ("weight", *(key for key in _SCALES_OF if key not in _SCALE_OF), "missing"), _QUASI),
     ((*_CLUSTERED, "identifier", "other"), ("protect", "reference"), _CONFIDENTIAL),
 )
@@ -271,7 +273,7 @@ _MOST_TRUTH_VALUES = 3
 """True, false and a missing one. An order sets no limit: only ``t`` rejects a value that is not in it."""
 
 
-def _truth_values(document: Document) -> list[str]:
+def _boolean_names(document: Document) -> list[str]:
     """Return the names of the protected attributes that have few values."""
     return [name for name, attribute in _protected(document) if attribute.type == "boolean"]
 
@@ -283,7 +285,7 @@ def _check_diversity(document: Document) -> _Found:
     least = given if isinstance(given, int) else given.entropy or (given.recursive or [0, 0])[1]
     if document.stream is not None and document.stream.delta is not None and least > document.stream.delta + 1:
         yield "privacy.l", "must be at most delta + 1: the buffer never holds more records"
-    for name in _truth_values(document) if least > _MOST_TRUTH_VALUES else ():
+    for name in _boolean_names(document) if least > _MOST_TRUTH_VALUES else ():
         yield "privacy.l", f"attributes.{name} has at most 3 values, a missing one included, so no cluster has l"
 
 
@@ -295,7 +297,7 @@ def _check_value_share(document: Document) -> _Found:
     if delta is not None and share * (delta + 1) < 1:
         yield "privacy.max_value_share", "must be at least 1 / (delta + 1): the buffer never holds more records"
     # A share such as 0.3333333333 is a third.
-    for name in _truth_values(document) if share * _MOST_TRUTH_VALUES < 1 - 1e-9 else ():
+    for name in _boolean_names(document) if share * _MOST_TRUTH_VALUES < 1 - 1e-9 else ():
         why = f"attributes.{name} has at most 3 values, a missing one included, so one has a larger share"
         yield "privacy.max_value_share", f"must be at least 1 / 3: {why}"
 
@@ -485,7 +487,7 @@ def _check_dialects(document: Document) -> _Found:
             yield "csv.output.decimal", "is also the delimiter; give another delimiter, such as ';'"
         for key in ("multiline", "output"):
             if getattr(output, key) is not None:
-                yield f"csv.output.{key}", "unknown field; it is only for the input, so remove it"
+                yield f"csv.output.{key}", "not allowed inside csv.output; remove it"
 
 
 # ---------------------------------------------------------------- subject, privacy, stream and steering

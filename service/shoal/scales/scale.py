@@ -6,7 +6,8 @@ computed (embed); what a cluster publishes of its members (publish); how far tha
 is wrong with a value (explain).
 
 The module of a scale has one subclass, ``class TimeScale(AttributeScale, scale=Scale.TIME)``, which registers itself.
-The package imports the module. Nothing else names a scale.
+The package imports the module. Outside `policy`, `scales` and `audit`, code asks an attribute or its scale; it compares
+no scales.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Publisher(ABC):
 
 
 class ScaleColumn(NamedTuple):
-    """One column of `Block.values`: NaN for a missing value, infinity for an invalid one.
+    """One column of `ParsedRecords.values`: NaN for a missing value, infinity for an invalid one.
 
     ``categories`` are the texts of the categories of a nominal attribute; None for all other scales.
     """
@@ -110,8 +111,8 @@ class ScaleColumn(NamedTuple):
 class ScaleReader(ABC):
     """Converts the values of one attribute.
 
-    ``missing_values`` are texts that stand for a missing value. So does a number of numeric attributes and of times in
-    units, if one of the texts is an equal number; and a whole number or truth value of categories, if one is its text.
+    ``missing_values`` are texts that stand for a missing value. A number means missing if it equals the number in one
+    of these texts; a whole number or truth value of a category, if its text is one of them.
     ``has_commas``: decimal numbers in cells have commas.
     """
 
@@ -265,7 +266,7 @@ class AttributeScale(ABC):
         return low + shares * (high - low)
 
     def grid_step(self, *, is_exact: bool) -> Decimal | None:  # noqa: ARG002
-        """Return the step of published means, 0 for exact ones, if one grid can publish all such attributes at once.
+        """Return the step of published means (0: exact ones); None if no grid can publish them with other attributes'.
 
         With ``is_exact`` the default is the exact mean, as in tables.
         """

@@ -36,21 +36,22 @@ _ZERO = np.zeros(1, np.int64)
 class StreamClusterer:
     """Stream microaggregation with a delay of at most delta: decides which records form a cluster, and when.
 
-    ``k``, ``delta``, ``rule`` (as for a stream without protected values), ``max_share`` and ``code_distances`` (from 0
-    to 1e150) are those of `StreamAggregator`. ``d`` is the number of numeric coordinates of a record, 1 or more; 0 if
-    there are ``code_distances``. ``position`` is the weight omega_p of the position, or the target that it follows.
-    ``expiry_limits`` has one limit per expiry key: a record expires as soon as the key of an arriving record exceeds
-    its own by more. While fewer than ``min_population`` distinct subjects are held, no record expires by the first
-    expiry key, which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column
-    only if all members have it, as with a common ancestor; by default it publishes the most frequent one. Rule block
-    takes it into account. ``diversity`` is what each cluster must satisfy in the ``protected`` (q, 1 or more) protected
-    attributes. `ParameterError` names all parameters outside their domain.
+    ``k``, ``delta``, ``rule``, ``max_share`` and ``code_distances`` (from 0 to 1e150) are those of `StreamAggregator`.
+    ``d`` is the number of numeric coordinates of a record: 1 or more, or 0 or more if there are ``code_distances``.
+    ``position`` is the weight omega_p of the position, or the target that it follows. ``expiry_limits`` has one limit
+    per expiry key: a record expires as soon as an arriving record has a key that exceeds its own by more than the
+    limit. While fewer than ``min_population`` distinct subjects are held, no record expires by the first expiry key,
+    which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column only if all
+    members have it, as with a common ancestor; by default it publishes the most frequent one. Only partitions of the
+    held records (rule block, `flush`) take it into account. ``diversity`` is what each cluster must satisfy in the
+    ``protected`` (q, 1 or more) protected attributes. Raises `ParameterError` if ``k``, ``delta``, ``d``, ``rule``,
+    ``position``, ``max_share`` or ``code_distances`` are outside their domain; the message names all of them.
 
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records, and satisfies ``diversity``. A record is decided at the
     latest with the first arrival that is delta or more positions after it. It is suppressed only if fewer than k
-    subjects are held then, or no cluster satisfies ``diversity``, and at the end also if fewer than ``min_population``
-    are held.
+    subjects are held then, or the rule finds no cluster that satisfies ``diversity``, and at the end also if fewer than
+    ``min_population`` are held.
 
     The squared distance of two records is that of their numeric coordinates plus the ``code_distances`` of the columns
     in which their codes differ. Of codes only equality counts.
@@ -95,7 +96,7 @@ class StreamClusterer:
         constraints = StreamConstraints(
             k, delta, np.full(1, float(weight)), float(max_share), limits, min_population, target
         )
-        self._weight, self._columns, self._delta, self._limits = constraints.omega_p, len(distances), delta, limits
+        self._weight, self._code_count, self._delta, self._limits = constraints.omega_p, len(distances), delta, limits
         self._buffer = Buffer(delta, int(d), len(limits), distances, rows, codes_must_agree)
         self._validator = InputValidator(d, len(limits), len(distances), protection)
         self._invariants = InvariantChecker(k, delta, constraints.max_share, protection)
@@ -127,7 +128,7 @@ class StreamClusterer:
         return self._buffer.positions()
 
     def count_before_due(self, positions: Int64Vector, expiry_keys: Int64Matrix) -> int:
-        """Return how many of the next n records, 1 or more, can surely be pushed before a decision is due.
+        """Return how many of the next n records, with n >= 1, can be pushed for certain before a decision is due.
 
         ``positions`` (n,) and ``expiry_keys`` (n, C) are those of `push`. A clock that does not count yet, because too
         few subjects are held, counts here.
@@ -168,7 +169,7 @@ class StreamClusterer:
         violates an invariant, in this call and all later ones.
         """
         block = self._validator.validate(coordinates, subjects, positions, expiry_keys, codes, values, bins)
-        self._invariants.register(block.positions, block.subjects, block.codes[:, self._columns :])
+        self._invariants.register(block.positions, block.subjects, block.codes[:, self._code_count :])
         self._validator.remember(block, by_subject=subjects is not None)
         return self._verified(self._rule.push(block))
 
@@ -207,13 +208,13 @@ class StreamClusterer:
 class InputValidator:
     """Validates blocks against the parameters of the stream and against the last block.
 
-    ``dimensions``, ``columns`` and ``codes`` are numbers of coordinates, expiry keys and category columns of a record.
+    ``dimensions``, ``keys`` and ``codes`` are numbers of coordinates, expiry keys and category columns of a record.
     ``last`` is the position of the last record; -1 before the first.
     """
 
-    def __init__(self, dimensions: int, columns: int, codes: int = 0, protection: Protection | None = None) -> None:
-        self._dimensions, self._columns, self._codes, self._protection = dimensions, columns, codes, protection
-        self._last_keys = np.full(columns, -MAX_POSITION, np.int64)
+    def __init__(self, dimensions: int, keys: int, codes: int = 0, protection: Protection | None = None) -> None:
+        self._dimensions, self._key_count, self._codes, self._protection = dimensions, keys, codes, protection
+        self._last_keys = np.full(keys, -MAX_POSITION, np.int64)
         self._by_subject: bool | None = None
         self.last = -1
 
@@ -240,7 +241,7 @@ class InputValidator:
             checked,
             _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
             _expect(numbered, "positions", np.int64, (count,)),
-            _columns(expiry_keys, "expiry_keys", "expiry_limits", (count, self._columns)),
+            _columns(expiry_keys, "expiry_keys", "expiry_limits", (count, self._key_count)),
             self._with_protected(_columns(codes, "codes", "code_distances", (count, self._codes)), values, bins),
         )
         _check_finite(checked)

@@ -40,7 +40,7 @@ from shoal.tables.precompilation import artificial_block
 __all__ = ["BLOCK_RECORDS", "LARGE_BLOCK_RECORDS", "PartitionPipeline", "precompile"]
 
 BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
-"""Most records of a block that may be read and not decided on at a commit, and of any block."""
+"""Most records of a block if a commit may come between reading it and deciding on it; and of any other block."""
 UNLIMITED = 1 << 60
 _OFFSET, _BY_OFFSET_SPAN = 1, 2
 """Column of the offset in the expiry keys; cause of a decision by its limit."""
@@ -112,7 +112,8 @@ class PartitionPipeline:
         self._restorer = restorer
         if restorer and not stream.is_ordered:
             raise GuaranteeError(
-                "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
+                "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent. "
+                "Run 'shoal run POLICY --drain' with the old policy first"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
         capacity = stream.delta + 2 * LARGE_BLOCK_RECORDS
@@ -277,7 +278,7 @@ class PartitionPipeline:
         length = int(np.searchsorted(expiry_keys[start:, _OFFSET], spreads.epoch_end(epoch)))
         if spreads.are_learned:
             return length
-        # No cluster is published yet: each decision is taken with the spreads of the records that are held then.
+        # Fewer than WARMUP clusters are published: each decision is taken with the spreads of records held then.
         chosen = start + np.flatnonzero(is_undecided[start : start + length])
         before = self._clusterer.count_before_due(self._next_position + chosen - start, expiry_keys[chosen])
         if before:
