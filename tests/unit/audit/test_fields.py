@@ -337,6 +337,7 @@ def test_a_csv_record_that_does_not_fit_is_unusable(tmp_path: Path, line: str) -
         ("string", ('"007"', '"7"', '"7.0"'), 3),
         ("string", ('"flu"', '"fl\\u200bu"', '"\\ufeffflu"', '"\\uff46lu"', '"\\u3000flu\\u200b "'), 1),
         ("boolean", ("true", "false", "null"), 3),
+        ("json", ('{"a":1,"b":[true]}', '{"b":[true],"a":1}', '{"b":[false],"a":1}'), 2),
         ("json", ('["\\ufb02u"]', '["flu"]', '["flu\\u2060"]', '["Flu"]'), 2),
     ],
 )

@@ -112,6 +112,7 @@ def test_the_limit_of_a_share_is_kept_exactly() -> None:
         # Cumulative shares 1/2, 1, 1 against 1/4, 1/2, 3/4: differences 1/4, 1/2, 1/4 over three steps.
         ("integer", (["1", "2"], ["3", "4"]), 1 / 3),
         ("integer", (["1", "4"], ["2", "3"]), 1 / 6),
+        ("integer", (["7", "7"], ["7"]), 0.0),
         ("integer", (["null", "1"], ["1", "1"]), 0.25),
         ("integer", (["9007199254740992"] * 2, ["9007199254740993"] * 2), 0.5),
         ("any", (['"1"', '" 2"'], ['"3"', '"4"']), 1 / 3),
