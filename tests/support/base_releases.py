@@ -19,24 +19,10 @@ from typing import Any
 
 from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
 from shoal.policy import Policy
-from shoal.policy.schema import Document
+from support.making import policy_of
 from support.partition_tasks import Message
 from support.scale_shape import ScaleShape
 from support.topic_runs import run_topic
-
-__all__ = [
-    "BASES",
-    "FIELDS",
-    "Base",
-    "Record",
-    "base_of",
-    "compose",
-    "csv_original",
-    "exported",
-    "row_text",
-    "shown_of",
-]
-__all__ += ["timestamp_of"]
 
 Record = dict[str, Any]
 
@@ -208,8 +194,7 @@ def base_of(name: str, count: int = 120, *, people: int = 60, k: int = 3, delta:
     original = "".join(f"{line}\n" for line in lines).encode()
     if name.endswith("csv"):
         original = csv_original([record for record in records if record is not None])
-    policy = Policy.from_document(Document.model_validate(document))
-    released, evidence = _released(name, policy, original, places, records)
+    released, evidence = _released(name, policy_of(**document), original, places, records)
     index_of = {place: index for index, place in enumerate(places)}
     clusters = [[index_of[line["partition"], offset] for offset in line["offsets"]] for line in evidence]
     first_row = {

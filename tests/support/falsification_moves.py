@@ -11,8 +11,6 @@ from typing import TypeAlias
 from support.base_releases import row_text, shown_of
 from support.release_files import ReleaseFiles
 
-__all__ = ["CLUSTER_MOVES", "FILE_MOVES", "Move"]
-
 Move: TypeAlias = Callable[[ReleaseFiles, Random], None]
 
 

@@ -17,8 +17,6 @@ from typing import NamedTuple
 from support.base_releases import Base, compose, row_text, shown_of
 from support.release_files import ReleaseFiles
 
-__all__ = ["gains"]
-
 
 class _Row(NamedTuple):
     """A released row: its partition, its text, its quasi-identifiers as written, and the index of its record."""

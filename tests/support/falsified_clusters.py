@@ -14,37 +14,32 @@ from support.named_falsifications import (
     Edit,
     Falsification,
     edited_line,
+    editor,
     falsifications_of,
     far_apart,
+    maker,
     makers_of,
     sound,
+    summary_says,
     unchanged,
     usable_of,
     with_records,
 )
 from support.release_files import ReleaseFiles
 
-__all__ = ["FALSIFICATIONS"]
+
+@editor
+def clusters(release: ReleaseFiles, change: Callable[[list[list[int]]], object]) -> None:
+    """Change the clusters, and make all files agree again."""
+    change(release.clusters)
+    release.clusters = [members for members in release.clusters if members]
+    release.recompose()
 
 
-def clusters(change: Callable[[list[list[int]]], object]) -> Edit:
-    """Return an edit of the clusters after which all files agree again."""
-
-    def edit(release: ReleaseFiles) -> None:
-        change(release.clusters)
-        release.clusters = [members for members in release.clusters if members]
-        release.recompose()
-
-    return edit
-
-
-def rows(change: Callable[[list[list[str]]], object]) -> Edit:
-    """Return an edit of the rows alone."""
-
-    def edit(release: ReleaseFiles) -> None:
-        change(release.rows)
-
-    return edit
+@editor
+def rows(release: ReleaseFiles, change: Callable[[list[list[str]]], object]) -> None:
+    """Change the rows alone."""
+    change(release.rows)
 
 
 def split(found: list[list[int]]) -> None:
@@ -96,63 +91,41 @@ def one_row_of_each() -> ReleaseFiles:
     return release
 
 
-def dropped(edit: Edit, base: str = "stream") -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release in which 150 of 200 records are missing, also in the evidence."""
-
-    def make() -> ReleaseFiles:
-        release = sound(base_of(base, 200, people=100))
-        while sum(map(len, release.clusters)) > 50:
-            release.clusters.pop()
-        release.recompose()
-        edit(release)
-        return release
-
-    return make
-
-
-def summary_says(**changes: object) -> Edit:
-    """Return an edit that withholds the references and changes the summary."""
-
-    def edit(release: ReleaseFiles) -> None:
-        assert isinstance(release.summary, dict)
-        release.quarantine = None
-        release.summary |= changes
-
-    return edit
+@maker
+def dropped(edit: Edit, base: str = "stream") -> ReleaseFiles:
+    """Return a release in which 150 of 200 records are missing, also in the evidence."""
+    release = sound(base_of(base, 200, people=100))
+    while sum(map(len, release.clusters)) > 50:
+        release.clusters.pop()
+    release.recompose()
+    edit(release)
+    return release
 
 
 def nothing_said(release: ReleaseFiles) -> None:
     release.summary = release.quarantine = None
 
 
-def listed_as(reason: str) -> Edit:
-    """Return an edit that gives another reason for records that were not released."""
-
-    def edit(release: ReleaseFiles) -> None:
-        records = release.base.records
-        released = {index for members in release.clusters for index in members}
-        unpublished = [index for index in range(len(records)) if index not in released]
-        release.summary = None
-        release.quarantine = [
-            release.reference(index, None if records[index] is None else reason) for index in unpublished
-        ]
-
-    return edit
+@editor
+def listed_as(release: ReleaseFiles, reason: str) -> None:
+    """Give another reason for records that were not released."""
+    records = release.base.records
+    released = {index for members in release.clusters for index in members}
+    unpublished = [index for index in range(len(records)) if index not in released]
+    release.summary = None
+    release.quarantine = [release.reference(index, None if records[index] is None else reason) for index in unpublished]
 
 
-def one_far_cluster(base: str, count: int = 1) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release of a few clusters with members 30 apart; the others are listed as invalid."""
-
-    def make() -> ReleaseFiles:
-        release = sound(base_of(base, 200, people=10**6))
-        release.clusters = far_apart(release.base, 3, 30, count=count)
-        release.recompose()
-        listed_as("invalid")(release)
-        if release.base.is_ordered:
-            release.rows = [release.rows[0][:count]]
-        return release
-
-    return make
+@maker
+def one_far_cluster(base: str, count: int = 1) -> ReleaseFiles:
+    """Return a release of a few clusters with members 30 apart; the others are listed as invalid."""
+    release = sound(base_of(base, 200, people=10**6))
+    release.clusters = far_apart(release.base, 3, 30, count=count)
+    release.recompose()
+    listed_as("invalid")(release)
+    if release.base.is_ordered:
+        release.rows = [release.rows[0][:count]]
+    return release
 
 
 def listed_as_old() -> ReleaseFiles:
@@ -175,16 +148,13 @@ def partition_missing(release: ReleaseFiles) -> None:
     nothing_said(release)
 
 
-def one_person(spellings: Sequence[str]) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release in which one cluster is one person, spelled in several ways."""
-
-    def make() -> ReleaseFiles:
-        base = base_of("stream")
-        members = base.clusters[3]
-        names = {index: {"patient": spellings[n % len(spellings)]} for n, index in enumerate(members)}
-        return sound(with_records(base, names))
-
-    return make
+@maker
+def one_person(spellings: Sequence[str]) -> ReleaseFiles:
+    """Return a release in which one cluster is one person, spelled in several ways."""
+    base = base_of("stream")
+    members = base.clusters[3]
+    names = {index: {"patient": spellings[n % len(spellings)]} for n, index in enumerate(members)}
+    return sound(with_records(base, names))
 
 
 def revealed(release: ReleaseFiles) -> None:
@@ -220,15 +190,14 @@ def first_last(found: list[list[int]]) -> None:
     found.append(found.pop(0))
 
 
-def equally_numbered(change: Callable[[list[list[int]]], object], count: int | None = None) -> Edit:
-    """Return an edit of the clusters after which the first lines of evidence, or all, have the same number."""
-
-    def edit(release: ReleaseFiles) -> None:
-        clusters(change)(release)
-        assert release.evidence is not None
-        release.evidence[:count] = [edited_line(line, cluster=0) for line in release.evidence[:count]]
-
-    return edit
+@editor
+def equally_numbered(
+    release: ReleaseFiles, change: Callable[[list[list[int]]], object], count: int | None = None
+) -> None:
+    """Change the clusters, and give the first lines of evidence, or all, the same number."""
+    clusters(change)(release)
+    assert release.evidence is not None
+    release.evidence[:count] = [edited_line(line, cluster=0) for line in release.evidence[:count]]
 
 
 def moved(seed: int, move: Callable[[ReleaseFiles, Random], None]) -> Edit:
@@ -236,134 +205,129 @@ def moved(seed: int, move: Callable[[ReleaseFiles, Random], None]) -> Edit:
 
 
 _MOST, _MESSAGES = "150 of 200 records dropped", "150 of 200 messages dropped"
-_EXCHANGED = ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged))
-_DROPPED = ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5)))
-_SPLIT = ("a cluster split in two, below k", 1, "subjects", clusters(split))
+_EXCHANGED = ("members exchanged between the first and the last cluster", "delay", clusters(exchanged))
+_DROPPED = ("one cluster dropped and listed as suppressed", "suppressed", clusters(lambda found: found.pop(5)))
+_SPLIT = ("a cluster split in two, below k", "subjects", clusters(split))
 
 FALSIFICATIONS: list[Falsification] = [
     *makers_of(
-        "stream", ("rows in the order of the input, members 40 apart, summary says keep_order", 1, "delay", kept_order)
+        "stream", ("rows in the order of the input, members 40 apart, summary says keep_order", "delay", kept_order)
     ),
-    *makers_of("ordered", ("one row each of 40 clusters, whose members are 40 apart", 1, "delay", one_row_of_each)),
+    *makers_of("ordered", ("one row each of 40 clusters, whose members are 40 apart", "delay", one_row_of_each)),
     *makers_of(
         "stream",
-        ("members 160 apart at a delta of 20", 1, "delay", lambda: spread_over(3, 80, 260)),
-        ("members 22 apart at a delta of 20", 1, "delay", lambda: spread_over(3, 11)),
-        (f"{_MOST}, listed as suppressed", 1, "suppressed", dropped(unchanged)),
-        (f"{_MOST}, summary says suppressed", 1, "complete", dropped(summary_says())),
-        (f"{_MOST}, summary says held", 1, "complete", dropped(summary_says(suppressed={}, held=149))),
+        ("members 160 apart at a delta of 20", "delay", lambda: spread_over(3, 80, 260)),
+        ("members 22 apart at a delta of 20", "delay", lambda: spread_over(3, 11)),
+        (f"{_MOST}, listed as suppressed", "suppressed", dropped(unchanged)),
+        (f"{_MOST}, summary says suppressed", "complete", dropped(summary_says())),
+        (f"{_MOST}, summary says held", "complete", dropped(summary_says(suppressed={}, held=149))),
         (
             f"{_MOST}, summary says invalid",
-            1,
             "complete",
             dropped(summary_says(suppressed={}, quarantined={"invalid": 152})),
         ),
         (
             f"{_MOST}, summary counts the others alone",
-            1,
             "complete",
             dropped(summary_says(suppressed={}, quarantined={}, records_in=51)),
         ),
-        (f"{_MOST}, nothing said of them", 1, "complete", dropped(nothing_said)),
+        (f"{_MOST}, nothing said of them", "complete", dropped(nothing_said)),
     ),
     *makers_of(
         "table",
-        ("150 of 200 records of a table dropped", 1, "complete", dropped(summary_says(), "table")),
-        ("150 of 200 records of a table dropped, listed as suppressed", 1, "suppressed", dropped(unchanged, "table")),
+        ("150 of 200 records of a table dropped", "complete", dropped(summary_says(), "table")),
+        ("150 of 200 records of a table dropped, listed as suppressed", "suppressed", dropped(unchanged, "table")),
     ),
-    *makers_of("topic", (f"{_MESSAGES}, listed as suppressed", 1, "suppressed", dropped(unchanged, "topic"))),
-    *makers_of("table", ("clusters of consecutive records, one after the other", 1, "byte_order", consecutive)),
+    *makers_of("topic", (f"{_MESSAGES}, listed as suppressed", "suppressed", dropped(unchanged, "topic"))),
+    *makers_of("table", ("clusters of consecutive records, one after the other", "byte_order", consecutive)),
     *makers_of(
         "stream",
-        ("one person, with blanks around the name", 1, "subjects", one_person(("x", " x", "x ", "\tx"))),
+        ("one person, with blanks around the name", "subjects", one_person(("x", " x", "x ", "\tx"))),
         (
             "one person, with composed and decomposed letters",
-            1,
             "subjects",
             one_person(("\u00e9", unicodedata.normalize("NFD", "\u00e9"))),
         ),
-        ("one person owns two of three records", 1, "subjects", one_person(("x", "x", "y"))),
+        ("one person owns two of three records", "subjects", one_person(("x", "x", "y"))),
     ),
     *falsifications_of(
         "stream",
         _SPLIT,
-        ("a record in two clusters", 1, "once", clusters(lambda found: found[1].append(found[0][0]))),
-        ("a record twice in its cluster", 1, "once", clusters(lambda found: found[0].append(found[0][0]))),
+        ("a record in two clusters", "once", clusters(lambda found: found[1].append(found[0][0]))),
+        ("a record twice in its cluster", "once", clusters(lambda found: found[0].append(found[0][0]))),
         _EXCHANGED,
-        ("the first and the last cluster merged", 1, "delay", clusters(lambda found: found[0].extend(found.pop()))),
+        ("the first and the last cluster merged", "delay", clusters(lambda found: found[0].extend(found.pop()))),
         _DROPPED,
-        ("the clusters in the reverse order", 1, "delay", clusters(lambda found: found.reverse())),
-        ("the first cluster published last", 1, "delay", clusters(lambda found: found.append(found.pop(0)))),
-        ("a row twice", 1, "nothing_else", rows(lambda found: found[0].insert(0, found[0][0]))),
-        ("a row missing", 1, "nothing_missing", rows(lambda found: found[0].pop())),
-        ("all rows of a cluster missing", 1, "nothing_missing", rows(lambda found: found.pop(3))),
-        ("the rows of two clusters take turns", 1, "together", rows(interleaved)),
-        ("rows of a cluster in the order of arrival", 1, "byte_order", moved(2, arrival_order)),
-        ("two clusters with one mean, that of both", 1, "nothing_else", moved(1, means_of_two)),
-        ("a record with its own values", 1, "nothing_else", moved(1, raw_value)),
-        ("the tags of two records exchanged", 1, "nothing_else", moved(3, relabel)),
+        ("the clusters in the reverse order", "delay", clusters(lambda found: found.reverse())),
+        ("the first cluster published last", "delay", clusters(lambda found: found.append(found.pop(0)))),
+        ("a row twice", "nothing_else", rows(lambda found: found[0].insert(0, found[0][0]))),
+        ("a row missing", "nothing_missing", rows(lambda found: found[0].pop())),
+        ("all rows of a cluster missing", "nothing_missing", rows(lambda found: found.pop(3))),
+        ("the rows of two clusters take turns", "together", rows(interleaved)),
+        ("rows of a cluster in the order of arrival", "byte_order", moved(2, arrival_order)),
+        ("two clusters with one mean, that of both", "nothing_else", moved(1, means_of_two)),
+        ("a record with its own values", "nothing_else", moved(1, raw_value)),
+        ("the tags of two records exchanged", "nothing_else", moved(3, relabel)),
     ),
     *falsifications_of(
         "ordered",
         _EXCHANGED,
         _SPLIT,
-        ("each record keeps its own fields at its own place", 1, "byte_order", revealed),
-        ("two rows exchanged", 1, "in_turn", rows(lambda found: found[0].insert(1, found[0].pop(5)))),
-        ("the last 60 rows missing", 1, "nothing_missing", rows(lambda found: found[0].__delitem__(slice(-60, None)))),
-        ("the first row missing", 1, "in_turn", rows(lambda found: found[0].pop(0))),
+        ("each record keeps its own fields at its own place", "byte_order", revealed),
+        ("two rows exchanged", "in_turn", rows(lambda found: found[0].insert(1, found[0].pop(5)))),
+        ("the last 60 rows missing", "nothing_missing", rows(lambda found: found[0].__delitem__(slice(-60, None)))),
+        ("the first row missing", "in_turn", rows(lambda found: found[0].pop(0))),
         _DROPPED,
     ),
     *falsifications_of(
         "table",
         _SPLIT,
-        ("rows in another order than that of their bytes", 1, "byte_order", rows(lambda found: found[0].reverse())),
-        ("clusters one after the other, by their first record", 1, "byte_order", one_after_the_other),
-        ("one record dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found[0].pop())),
+        ("rows in another order than that of their bytes", "byte_order", rows(lambda found: found[0].reverse())),
+        ("clusters one after the other, by their first record", "byte_order", one_after_the_other),
+        ("one record dropped and listed as suppressed", "suppressed", clusters(lambda found: found[0].pop())),
     ),
     *makers_of(
         "stream",
-        (f"{_MOST}, listed as invalid", 1, "reasons", dropped(listed_as("invalid"))),
-        (f"{_MOST}, listed as too large", 1, "reasons", dropped(listed_as("too_large"))),
+        (f"{_MOST}, listed as invalid", "reasons", dropped(listed_as("invalid"))),
+        (f"{_MOST}, listed as too large", "reasons", dropped(listed_as("too_large"))),
     ),
     *makers_of(
         "topic",
-        (f"{_MESSAGES}, listed as invalid", 2, "undecided", dropped(listed_as("invalid"), "topic")),
-        (f"{_MESSAGES}, listed as too large", 2, "undecided", dropped(listed_as("too_large"), "topic")),
-        (f"{_MESSAGES}, listed as undecodable", 1, "reasons", dropped(listed_as("undecodable"), "topic")),
-        ("members 30 apart, the others listed as invalid", 2, "undecided", one_far_cluster("topic")),
+        (f"{_MESSAGES}, listed as invalid", "undecided", dropped(listed_as("invalid"), "topic")),
+        (f"{_MESSAGES}, listed as too large", "undecided", dropped(listed_as("too_large"), "topic")),
+        (f"{_MESSAGES}, listed as undecodable", "reasons", dropped(listed_as("undecodable"), "topic")),
+        ("members 30 apart, the others listed as invalid", "undecided", one_far_cluster("topic")),
     ),
     *makers_of(
         "topic ordered",
         (
             "one row each of four clusters whose members are 30 apart, the others listed as invalid",
-            2,
             "undecided",
             one_far_cluster("topic ordered", 4),
         ),
     ),
     *makers_of(
         "topic",
-        ("a message listed as invalid that is older than one released before it", 1, "reasons", listed_as_old),
-        (f"{_MESSAGES}, nothing said of them", 2, "undecided", dropped(nothing_said, "topic")),
+        ("a message listed as invalid that is older than one released before it", "reasons", listed_as_old),
+        (f"{_MESSAGES}, nothing said of them", "undecided", dropped(nothing_said, "topic")),
     ),
     *falsifications_of(
         "topic ordered",
-        ("all clusters with the same number", 2, "undecided", equally_numbered(unchanged)),
+        ("all clusters with the same number", "undecided", equally_numbered(unchanged)),
         _EXCHANGED,
         (
             "the last 40 rows of a partition missing",
-            1,
             "nothing_missing",
             rows(lambda found: found[0].__delitem__(slice(-40, None))),
         ),
         _DROPPED,
-        ("two rows exchanged", 1, "in_turn", rows(lambda found: found[1].insert(1, found[1].pop(5)))),
+        ("two rows exchanged", "in_turn", rows(lambda found: found[1].insert(1, found[1].pop(5)))),
     ),
     *falsifications_of(
         "topic",
-        ("no row of a partition, nothing said of its records", 2, "undecided", partition_missing),
-        ("the first cluster published last, all numbers equal", 2, "undecided", equally_numbered(first_last)),
-        ("five clusters with the same number", 2, "undecided", equally_numbered(unchanged, 5)),
+        ("no row of a partition, nothing said of its records", "undecided", partition_missing),
+        ("the first cluster published last, all numbers equal", "undecided", equally_numbered(first_last)),
+        ("five clusters with the same number", "undecided", equally_numbered(unchanged, 5)),
         _EXCHANGED,
         _DROPPED,
     ),

@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from support.named_falsifications import Edit, Falsification, falsifications_of
+from support.named_falsifications import Edit, Falsification, editor, falsifications_of
 from support.release_files import ReleaseFiles
 
-__all__ = ["FALSIFICATIONS"]
 
-
-def lines(change: Callable[[list[bytes]], object]) -> Edit:
-    """Return an edit of the lines of the released file."""
-
-    def edit(release: ReleaseFiles) -> None:
-        found = release.released_bytes().splitlines()
-        change(found)
-        release.released = b"".join(line + b"\n" for line in found)
-
-    return edit
+@editor
+def lines(release: ReleaseFiles, change: Callable[[list[bytes]], object]) -> None:
+    """Change the lines of the released file."""
+    found = release.released_bytes().splitlines()
+    change(found)
+    release.released = b"".join(line + b"\n" for line in found)
 
 
 def each(pattern: bytes, text: bytes, *, first: int = 0, last: int | None = None) -> Edit:
@@ -46,44 +41,44 @@ def besides(*fields: bytes) -> Edit:
 FALSIFICATIONS: list[Falsification] = [
     *falsifications_of(
         "topic",
-        ("wrapper: a partition as a float", 2, "refused", each(rb'"partition": (\d)', rb'"partition": \1.0', last=5)),
-        ("wrapper: a key in the first lines", 1, "envelope", each(rb"^\{", b'{"key": "p1", ', last=5)),
-        ("wrapper: a key in some lines", 1, "envelope", besides(b', "key": null', b', "key": null', b', "key": ""')),
-        ("wrapper: headers in some lines", 1, "envelope", besides(b', "headers": []', b', "headers": [["a", "b"]]')),
-        ("wrapper: zero as the headers", 1, "envelope", besides(b', "headers": []', b', "headers": 0')),
-        ("wrapper: false as a key", 1, "envelope", besides(b', "key": null', b', "key": false')),
-        ("wrapper: a field twice", 2, "refused", each(rb"^\{", b'{"value": "", ', last=5)),
-        ("wrapper: rows under the other partition", 1, "nothing_else", each(rb'"partition": 0', b'"partition": 1')),
+        ("wrapper: a partition as a float", "refused", each(rb'"partition": (\d)', rb'"partition": \1.0', last=5)),
+        ("wrapper: a key in the first lines", "envelope", each(rb"^\{", b'{"key": "p1", ', last=5)),
+        ("wrapper: a key in some lines", "envelope", besides(b', "key": null', b', "key": null', b', "key": ""')),
+        ("wrapper: headers in some lines", "envelope", besides(b', "headers": []', b', "headers": [["a", "b"]]')),
+        ("wrapper: zero as the headers", "envelope", besides(b', "headers": []', b', "headers": 0')),
+        ("wrapper: false as a key", "envelope", besides(b', "key": null', b', "key": false')),
+        ("wrapper: a field twice", "refused", each(rb"^\{", b'{"value": "", ', last=5)),
+        ("wrapper: rows under the other partition", "nothing_else", each(rb'"partition": 0', b'"partition": 1')),
     ),
     *falsifications_of(
         "stream",
-        ("a mean with a decimal", 1, "grid", each(rb'("age":\d+)', rb"\1.0", last=3)),
-        ("a mean as a text", 1, "grid", each(rb'"age":(\d+)', rb'"age":"\1"', last=3)),
-        ("a mean with an exponent", 1, "grid", each(rb'"income":(\d+)00\b', rb'"income":\1e2', last=3)),
-        ("a blank after a colon", 1, "spelling", each(rb'"age":', b'"age": ', last=1)),
-        ("a needless escape", 1, "spelling", each(rb'"tag":"t', rb'"tag":"\\u0074', last=1)),
-        ("a field twice", 1, "columns", each(rb"^\{", b'{"age":7,', last=1)),
-        ("a field besides", 1, "columns", each(rb"\}$", b',"seen":7}', last=1)),
-        ("the name of a person besides", 1, "hidden", each(rb"\}$", b',"patient":"p7"}', last=1)),
-        ("fields in another order", 1, "columns", each(rb'("age":\d+),("income":\d+)', rb"\2,\1", last=1)),
-        ("half a step of the income", 1, "grid", each(rb'"income":(\d+)', rb'"income":\g<1>.5', last=3)),
-        ("an age beyond the bounds", 1, "bounds", each(rb'"age":\d+', b'"age":111', last=3)),
-        ("minus zero", 1, "grid", each(rb'"age":\d+', b'"age":-0', last=3)),
-        ("null for an age", 1, "grid", each(rb'"age":\d+', b'"age":null', last=3)),
-        ("a carriage return at the end of a line", 1, "spelling", each(rb"$", b"\r", last=1)),
-        ("an empty line", 1, "columns", lines(lambda found: found.insert(3, b""))),
-        ("an empty line at the end", 1, "columns", content(lambda text: text + b"\n")),
-        ("a byte order mark", 1, "columns", content(lambda text: b"\xef\xbb\xbf" + text)),
-        ("zeros at the end", 1, "columns", content(lambda text: text + bytes(8))),
-        ("a byte that is not UTF-8", 1, "columns", each(rb'"ward":"', b'"ward":"\xff', last=1)),
+        ("a mean with a decimal", "grid", each(rb'("age":\d+)', rb"\1.0", last=3)),
+        ("a mean as a text", "grid", each(rb'"age":(\d+)', rb'"age":"\1"', last=3)),
+        ("a mean with an exponent", "grid", each(rb'"income":(\d+)00\b', rb'"income":\1e2', last=3)),
+        ("a blank after a colon", "spelling", each(rb'"age":', b'"age": ', last=1)),
+        ("a needless escape", "spelling", each(rb'"tag":"t', rb'"tag":"\\u0074', last=1)),
+        ("a field twice", "columns", each(rb"^\{", b'{"age":7,', last=1)),
+        ("a field besides", "columns", each(rb"\}$", b',"seen":7}', last=1)),
+        ("the name of a person besides", "hidden", each(rb"\}$", b',"patient":"p7"}', last=1)),
+        ("fields in another order", "columns", each(rb'("age":\d+),("income":\d+)', rb"\2,\1", last=1)),
+        ("half a step of the income", "grid", each(rb'"income":(\d+)', rb'"income":\g<1>.5', last=3)),
+        ("an age beyond the bounds", "bounds", each(rb'"age":\d+', b'"age":111', last=3)),
+        ("minus zero", "grid", each(rb'"age":\d+', b'"age":-0', last=3)),
+        ("null for an age", "grid", each(rb'"age":\d+', b'"age":null', last=3)),
+        ("a carriage return at the end of a line", "spelling", each(rb"$", b"\r", last=1)),
+        ("an empty line", "columns", lines(lambda found: found.insert(3, b""))),
+        ("an empty line at the end", "columns", content(lambda text: text + b"\n")),
+        ("a byte order mark", "columns", content(lambda text: b"\xef\xbb\xbf" + text)),
+        ("zeros at the end", "columns", content(lambda text: text + bytes(8))),
+        ("a byte that is not UTF-8", "columns", each(rb'"ward":"', b'"ward":"\xff', last=1)),
     ),
     *falsifications_of(
         "stream csv",
-        ("a cell in needless quotation marks", 1, "spelling", each(rb"^(\d+)", rb'"\1"', first=1, last=2)),
-        ("a cell besides", 1, "columns", each(rb"$", b",7", first=1, last=2)),
-        ("columns with other names", 1, "columns", each(rb"income", b"Income", last=1)),
-        ("columns in another order", 1, "columns", each(rb"age,income", b"income,age", last=1)),
-        ("a blank before a number", 1, "grid", each(rb"^", b" ", first=1, last=2)),
-        ("a line that ends with CRLF", 1, "spelling", each(rb"$", b"\r", first=1, last=2)),
+        ("a cell in needless quotation marks", "spelling", each(rb"^(\d+)", rb'"\1"', first=1, last=2)),
+        ("a cell besides", "columns", each(rb"$", b",7", first=1, last=2)),
+        ("columns with other names", "columns", each(rb"income", b"Income", last=1)),
+        ("columns in another order", "columns", each(rb"age,income", b"income,age", last=1)),
+        ("a blank before a number", "grid", each(rb"^", b" ", first=1, last=2)),
+        ("a line that ends with CRLF", "spelling", each(rb"$", b"\r", first=1, last=2)),
     ),
 ]

@@ -8,31 +8,35 @@ from copy import deepcopy
 from typing import Any
 
 from support.base_releases import Record, base_of
-from support.named_falsifications import Falsification, far_apart, limited, makers_of, sound, usable_of, with_records
+from support.named_falsifications import (
+    Falsification,
+    far_apart,
+    limited,
+    maker,
+    makers_of,
+    sound,
+    usable_of,
+    with_records,
+)
 from support.release_files import ReleaseFiles
-
-__all__ = ["FALSIFICATIONS"]
 
 
 def under(base: str, **sections: dict[str, Any]) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release that was made without these options of the policy."""
+    """Return a release that was made without these options of the policy."""
 
     return lambda: limited(sound(base), **sections)
 
 
-def strictly(ward: Callable[[int], str], count: int = 400, **attribute: Any) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a sound release, judged with `--strict`, in which the ward depends on the place of a record."""
-
-    def make() -> ReleaseFiles:
-        base = base_of("stream", count)
-        document = deepcopy(base.document)
-        document["attributes"]["ward"] = {"role": "confidential", "type": "string", **attribute}
-        changes = {index: {"ward": ward(index)} for index, record in enumerate(base.records) if record is not None}
-        release = sound(with_records(base, changes, document))
-        release.strict = True
-        return release
-
-    return make
+@maker
+def strictly(ward: Callable[[int], str], count: int = 400, **attribute: Any) -> ReleaseFiles:
+    """Return a sound release, judged with `--strict`, in which the ward depends on the place of a record."""
+    base = base_of("stream", count)
+    document = deepcopy(base.document)
+    document["attributes"]["ward"] = {"role": "confidential", "type": "string", **attribute}
+    changes = {index: {"ward": ward(index)} for index, record in enumerate(base.records) if record is not None}
+    release = sound(with_records(base, changes, document))
+    release.strict = True
+    return release
 
 
 def twins() -> ReleaseFiles:
@@ -46,34 +50,28 @@ def twins() -> ReleaseFiles:
     return release
 
 
-def under_another_policy(**fields: str) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release whose evidence or summary names the policy under which it was made: one of k = 2."""
-
-    def make() -> ReleaseFiles:
-        release = sound("stream")
-        weaker = deepcopy(release.document)
-        weaker["privacy"]["k"] = 2
-        fingerprint = ReleaseFiles(release.base, [], document=weaker).policy.fingerprint
-        if "evidence" in fields and release.evidence is not None:
-            release.evidence = [json.dumps(json.loads(line) | {"policy": fingerprint}) for line in release.evidence]
-        if "summary" in fields and isinstance(release.summary, dict):
-            release.summary |= {"policy": fingerprint}
-        return release
-
-    return make
+@maker
+def under_another_policy(**fields: str) -> ReleaseFiles:
+    """Return a release whose evidence or summary names the policy under which it was made: one of k = 2."""
+    release = sound("stream")
+    weaker = deepcopy(release.document)
+    weaker["privacy"]["k"] = 2
+    fingerprint = ReleaseFiles(release.base, [], document=weaker).policy.fingerprint
+    if "evidence" in fields and release.evidence is not None:
+        release.evidence = [json.dumps(json.loads(line) | {"policy": fingerprint}) for line in release.evidence]
+    if "summary" in fields and isinstance(release.summary, dict):
+        release.summary |= {"policy": fingerprint}
+    return release
 
 
-def far_under_quota(window: int) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a topic of one cluster, with members 30 apart; the others are listed as suppressed."""
-
-    def make() -> ReleaseFiles:
-        quota = {"per_subject": {"max": 3, "window": window}}
-        release = limited(sound(base_of("topic", 200, people=10**6)), privacy=quota)
-        release.clusters = far_apart(release.base, 3, 30, count=1)
-        release.recompose()
-        return release
-
-    return make
+@maker
+def far_under_quota(window: int) -> ReleaseFiles:
+    """Return a topic of one cluster, with members 30 apart; the others are listed as suppressed."""
+    quota = {"per_subject": {"max": 3, "window": window}}
+    release = limited(sound(base_of("topic", 200, people=10**6)), privacy=quota)
+    release.clusters = far_apart(release.base, 3, 30, count=1)
+    release.recompose()
+    return release
 
 
 def small_population() -> ReleaseFiles:
@@ -97,10 +95,9 @@ _COARSE = {"income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resol
 FALSIFICATIONS: list[Falsification] = [
     *makers_of(
         "topic",
-        ("per_subject, members 30 apart, the others listed as suppressed", 1, "delay", far_under_quota(1000)),
+        ("per_subject, members 30 apart, the others listed as suppressed", "delay", far_under_quota(1000)),
         (
             "per_subject with short windows, members 30 apart, the others listed as suppressed",
-            1,
             "suppressed",
             far_under_quota(60),
         ),
@@ -109,25 +106,23 @@ FALSIFICATIONS: list[Falsification] = [
         "stream",
         (
             "min_population and a time limit, seven people of each 17 listed as suppressed",
-            1,
             "suppressed",
             small_population,
         ),
-        ("per_subject exceeded", 1, "releases", under("stream", privacy=_QUOTA)),
+        ("per_subject exceeded", "releases", under("stream", privacy=_QUOTA)),
     ),
     *makers_of(
         "table",
-        ("per_subject exceeded", 1, "releases", under("table", privacy=_QUOTA)),
-        ("t not kept", 1, "closeness", under("table", privacy={"t": 0.1})),
+        ("per_subject exceeded", "releases", under("table", privacy=_QUOTA)),
+        ("t not kept", "closeness", under("table", privacy={"t": 0.1})),
     ),
     *makers_of(
         "stream",
-        ("a lower cap on the share", 1, "subjects", under("stream", privacy={"k": 4, "max_share": 0.25})),
-        ("a shorter delta", 1, "delay", under("stream", stream={"delta": 5})),
-        ("a coarser step", 1, "grid", under("stream", attributes=_COARSE)),
+        ("a lower cap on the share", "subjects", under("stream", privacy={"k": 4, "max_share": 0.25})),
+        ("a shorter delta", "delay", under("stream", stream={"delta": 5})),
+        ("a coarser step", "grid", under("stream", attributes=_COARSE)),
         (
             "rows of whole clusters where the policy says ordered",
-            1,
             "in_turn",
             under("stream", stream={"release": "ordered"}),
         ),
@@ -136,23 +131,17 @@ FALSIFICATIONS: list[Falsification] = [
         "ordered",
         (
             "rows in the order of the input where the policy says cluster",
-            1,
             "together",
             under("ordered", stream={"release": "cluster"}),
         ),
     ),
     *makers_of(
         "stream",
-        ("evidence names a policy of smaller k", 1, "policy", under_another_policy(evidence="")),
-        ("summary names a policy of smaller k", 1, "policy", under_another_policy(summary="")),
-        ("one of two equal records twice", 1, "once", twins),
-        ("--strict: a field that rises with the arrival", 1, "unchanged", strictly(lambda place: f"{place // 50:02}")),
-        (
-            "--strict: a field that falls with the arrival",
-            1,
-            "unchanged",
-            strictly(lambda place: f"{9 - place // 50:02}"),
-        ),
-        ("--strict: a field of unique values", 1, "unchanged", strictly(lambda place: f"{place * 7919 % 10007}")),
+        ("evidence names a policy of smaller k", "policy", under_another_policy(evidence="")),
+        ("summary names a policy of smaller k", "policy", under_another_policy(summary="")),
+        ("one of two equal records twice", "once", twins),
+        ("--strict: a field that rises with the arrival", "unchanged", strictly(lambda place: f"{place // 50:02}")),
+        ("--strict: a field that falls with the arrival", "unchanged", strictly(lambda place: f"{9 - place // 50:02}")),
+        ("--strict: a field of unique values", "unchanged", strictly(lambda place: f"{place * 7919 % 10007}")),
     ),
 ]

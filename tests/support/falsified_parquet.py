@@ -13,11 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from shoal.files import Files as Paths
 from shoal.files import parse_algorithm_options, run_batch
-from shoal.policy import Policy
-from shoal.policy.schema import Document
-from support.named_falsifications import Falsification, Files
-
-__all__ = ["FALSIFICATIONS", "released_parquet"]
+from support.making import policy_of
+from support.named_falsifications import Falsification, Files, maker
 
 Table: TypeAlias = Any
 Change: TypeAlias = Callable[[Table], Table]
@@ -51,24 +48,20 @@ def released_parquet() -> Files:
         paths = {name: Path(folder) / name for name in ("original.parquet", "released.parquet", "evidence.jsonl")}
         pq.write_table(table, paths["original.parquet"])
         source, target, evidence = map(str, paths.values())
-        policy = Policy.from_document(Document.model_validate(DOCUMENT))
         files = Paths(source=source, target=target, evidence=evidence)
-        run_batch(policy, files, parse_algorithm_options("mdav", None, (), 0))
+        run_batch(policy_of(**DOCUMENT), files, parse_algorithm_options("mdav", None, (), 0))
         return Files(DOCUMENT, {name: path.read_bytes() for name, path in paths.items()})
 
 
-def content(change: Callable[[bytes], bytes]) -> Callable[[], Files]:
-    """Return a maker of a release whose bytes are changed."""
-
-    def make() -> Files:
-        files = released_parquet().files
-        return Files(DOCUMENT, files | {"released.parquet": change(files["released.parquet"])})
-
-    return make
+@maker
+def content(change: Callable[[bytes], bytes]) -> Files:
+    """Return a release whose bytes are changed."""
+    files = released_parquet().files
+    return Files(DOCUMENT, files | {"released.parquet": change(files["released.parquet"])})
 
 
 def written(change: Change, **options: Any) -> Callable[[], Files]:
-    """Return a maker of a release with another table, or other options of the writer."""
+    """Return a release with another table, or other options of the writer."""
 
     def rewrite(released: bytes) -> bytes:
         out = io.BytesIO()
@@ -93,24 +86,23 @@ def higher(name: str, step: float = 0.5) -> Change:
     return change
 
 
-_ENTRIES: tuple[tuple[str, int, str, Callable[[], Files]], ...] = (
-    ("bytes after the end", 2, "refused", content(lambda raw: raw + b"p1,41")),
-    ("a column besides", 1, "columns", written(lambda table: table.append_column("n", pa.array(range(len(table)))))),
-    ("columns in another order", 1, "columns", written(lambda table: table.select(["age", "change", "dose", "ward"]))),
+_ENTRIES: tuple[tuple[str, str, Callable[[], Files]], ...] = (
+    ("bytes after the end", "refused", content(lambda raw: raw + b"p1,41")),
+    ("a column besides", "columns", written(lambda table: table.append_column("n", pa.array(range(len(table)))))),
+    ("columns in another order", "columns", written(lambda table: table.select(["age", "change", "dose", "ward"]))),
     (
         "a column under another name",
-        1,
         "columns",
         written(lambda table: table.rename_columns(["Change", "age", "dose", "ward"])),
     ),
-    ("ages as texts", 1, "grid", written(lambda table: column(table, "age", table["age"].cast(pa.string())))),
-    ("a mean of one row a step higher", 1, "nothing_else", written(higher("change"))),
-    ("an infinite dose", 1, "nothing_else", written(higher("dose", float("inf")))),
-    ("a row twice", 1, "nothing_else", written(lambda table: pa.concat_tables([table, table.slice(0, 1)]))),
-    ("a row missing", 1, "nothing_missing", written(lambda table: table.slice(1))),
-    ("rows in the reverse order", 1, "byte_order", written(lambda table: table.take(list(range(len(table)))[::-1]))),
+    ("ages as texts", "grid", written(lambda table: column(table, "age", table["age"].cast(pa.string())))),
+    ("a mean of one row a step higher", "nothing_else", written(higher("change"))),
+    ("an infinite dose", "nothing_else", written(higher("dose", float("inf")))),
+    ("a row twice", "nothing_else", written(lambda table: pa.concat_tables([table, table.slice(0, 1)]))),
+    ("a row missing", "nothing_missing", written(lambda table: table.slice(1))),
+    ("rows in the reverse order", "byte_order", written(lambda table: table.take(list(range(len(table)))[::-1]))),
 )
 
 FALSIFICATIONS: list[Falsification] = [
-    Falsification(f"Parquet: {name}", "table", make, code, check) for name, code, check, make in _ENTRIES
+    Falsification(f"Parquet: {name}", "table", check, make) for name, check, make in _ENTRIES
 ]

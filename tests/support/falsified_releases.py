@@ -24,16 +24,6 @@ from support.release_files import ReleaseFiles
 from support.scaled_bases import SCALED_BASES, scaled_base
 from support.value_limits import value_limits_of
 
-__all__ = [
-    "CATALOGUE",
-    "COMPOSED",
-    "COMPOSED_OF_SCALES",
-    "composed",
-    "composed_falsifications",
-    "composed_falsifications_of_scales",
-    "composed_of_scales",
-]
-
 CATALOGUE: tuple[Falsification, ...] = (
     *OF_CLUSTERS,
     *OF_DECISIONS,
@@ -90,7 +80,7 @@ def _composed_falsifications(compose: Callable[[int], tuple[str, ReleaseFiles]])
         found = gains(release)
         if found:
             name = f"{seed}: {moves} ({', '.join(sorted(found))})"
-            yield Falsification(name, release.base.name, partial(_release_of, compose, seed), 1, "")
+            yield Falsification(name, release.base.name, "", partial(_release_of, compose, seed))
 
 
 def _release_of(compose: Callable[[int], tuple[str, ReleaseFiles]], seed: int) -> ReleaseFiles:

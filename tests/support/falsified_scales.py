@@ -7,10 +7,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from support.named_falsifications import Falsification, makers_of
+from support.named_falsifications import Falsification, editor, maker, makers_of
 from support.scaled_release import ScaledRelease, scaled
-
-__all__ = ["FALSIFICATIONS"]
 
 Change = Callable[[ScaledRelease], object]
 
@@ -32,14 +30,11 @@ def with_edited_taxonomy(release: ScaledRelease) -> None:
     release.document["attributes"]["code"]["taxonomy"] = tree
 
 
-def without_evidence(change: Change) -> Change:
-    """Return a change after which the judge gets no evidence."""
-
-    def changed(release: ScaledRelease) -> None:
-        change(release)
-        release.has_evidence = False
-
-    return changed
+@editor
+def without_evidence(release: ScaledRelease, change: Change) -> None:
+    """Change a release, and give the judge no evidence."""
+    change(release)
+    release.has_evidence = False
 
 
 def with_value(index: int, **values: Any) -> Change:
@@ -47,40 +42,32 @@ def with_value(index: int, **values: Any) -> Change:
     return lambda release: release.records[index].update(values)
 
 
-def stating(**fields: Any) -> Change:
-    """Return a summary that is sound but for these fields."""
-
-    def changed(release: ScaledRelease) -> None:
-        counts = {"records_in": 12, "released": 12, "suppressed": {}, "quarantined": {}, "held": 0, "clusters": 3}
-        release.summary = counts | fields
-
-    return changed
+@editor
+def stating(release: ScaledRelease, /, **fields: Any) -> None:
+    """Give a summary that is sound but for these fields."""
+    counts = {"records_in": 12, "released": 12, "suppressed": {}, "quarantined": {}, "held": 0, "clusters": 3}
+    release.summary = counts | fields
 
 
 def of_form(form: str, *entries: tuple[str, str, Change]) -> list[Falsification]:
     """Return falsifications of the release of a form: name, check and change of each."""
-
-    def making(change: Change) -> Callable[[], ScaledRelease]:
-        def make() -> ScaledRelease:
-            release = scaled(form)
-            change(release)
-            return release
-
-        return make
-
-    return makers_of(f"scales, {form}", *((name, 1, check, making(change)) for name, check, change in entries))
+    return makers_of(f"scales, {form}", *((name, check, changed(form, change)) for name, check, change in entries))
 
 
-def spelling(true_value: object, published: object) -> Change:
-    """Return a change of category F, which the first cluster publishes, to another one and a spelling of it."""
+@maker
+def changed(form: str, change: Change) -> ScaledRelease:
+    release = scaled(form)
+    change(release)
+    return release
 
-    def changed(release: ScaledRelease) -> None:
-        for record in release.records:
-            if record["sex"] == "F":
-                record["sex"] = true_value
-        release.published[0]["sex"] = published
 
-    return changed
+@editor
+def spelling(release: ScaledRelease, true_value: object, published: object) -> None:
+    """Change category F, which the first cluster publishes, to another one and a spelling of it."""
+    for record in release.records:
+        if record["sex"] == "F":
+            record["sex"] = true_value
+    release.published[0]["sex"] = published
 
 
 def counting_look_alikes(release: ScaledRelease) -> None:

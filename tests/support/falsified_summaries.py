@@ -6,46 +6,36 @@ from collections.abc import Callable
 from typing import Any
 
 from support.base_releases import base_of
-from support.named_falsifications import Edit, Falsification, far_apart, limited, makers_of, sound, usable_of
+from support.named_falsifications import (
+    Edit,
+    Falsification,
+    editor,
+    far_apart,
+    limited,
+    maker,
+    makers_of,
+    sound,
+    summary_says,
+    usable_of,
+)
 from support.release_files import ReleaseFiles
 
-__all__ = ["FALSIFICATIONS"]
+
+@editor
+def says(release: ReleaseFiles, /, **fields: Any) -> None:
+    """Withhold the references, and give a summary of these fields and the true ``clusters``."""
+    release.quarantine = None
+    release.summary = {"clusters": len(release.clusters), **fields}
 
 
-def says(**fields: Any) -> Edit:
-    """Return an edit that withholds the references and gives a summary of these fields and the true ``clusters``."""
-
-    def edit(release: ReleaseFiles) -> None:
-        release.quarantine = None
-        release.summary = {"clusters": len(release.clusters), **fields}
-
-    return edit
-
-
-def changes(**fields: Any) -> Edit:
-    """Return an edit that withholds the references and changes fields of the summary."""
-
-    def edit(release: ReleaseFiles) -> None:
-        assert isinstance(release.summary, dict)
-        release.quarantine = None
-        release.summary |= fields
-
-    return edit
-
-
-def made(
-    base: str, clusters: Callable[[ReleaseFiles], list[list[int]]], edit: Edit, **stream: Any
-) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release of these clusters of 200 records, under a policy with options of the stream."""
-
-    def make() -> ReleaseFiles:
-        release = limited(sound(base_of(base, 200, people=10**6)), stream=stream)
-        release.clusters = clusters(release)
-        release.recompose()
-        edit(release)
-        return release
-
-    return make
+@maker
+def made(base: str, clusters: Callable[[ReleaseFiles], list[list[int]]], edit: Edit, **stream: Any) -> ReleaseFiles:
+    """Return a release of these clusters of 200 records, under a policy with options of the stream."""
+    release = limited(sound(base_of(base, 200, people=10**6)), stream=stream)
+    release.clusters = clusters(release)
+    release.recompose()
+    edit(release)
+    return release
 
 
 def all_but_every_fourth(release: ReleaseFiles) -> list[list[int]]:
@@ -92,67 +82,58 @@ FALSIFICATIONS: list[Falsification] = [
         "topic",
         (
             "members 30 apart, others dropped, summary counts clusters",
-            2,
             "undecided",
             made("topic", one_far_cluster, says()),
         ),
         (
             "members 30 apart, others dropped, summary says suppressed",
-            2,
             "undecided",
             made("topic", one_far_cluster, says(records_in=200, released=3, suppressed=194, quarantined=3, held=0)),
         ),
-        ("no row of a partition, summary counts clusters", 2, "undecided", made("topic", second_partition, says())),
+        ("no row of a partition, summary counts clusters", "undecided", made("topic", second_partition, says())),
         (
             "every fourth message dropped, summary counts clusters",
-            2,
             "undecided",
             made("topic", all_but_every_fourth, says()),
         ),
-        ("nothing released, summary says so", 2, "undecided", made("topic", lambda _: [], says(released=0))),
+        ("nothing released, summary says so", "undecided", made("topic", lambda _: [], says(released=0))),
     ),
     *makers_of(
         "stream",
         (
             "a time limit, three of four records dropped, summary counts clusters",
-            2,
             "undecided",
             made("stream", every_fourth_block, says(), **LIMITED),
         ),
         (
             "a time limit, every fourth record dropped, summary counts clusters",
-            2,
             "undecided",
             made("stream", all_but_every_fourth, says(), **LIMITED),
         ),
         (
             "a time limit, every fourth record dropped, summary counts fewer as suppressed",
-            1,
             "complete",
             made(
                 "stream",
                 all_but_every_fourth,
-                changes(suppressed={"suppressed": 9}, quarantined={"invalid": 43}),
+                summary_says(suppressed={"suppressed": 9}, quarantined={"invalid": 43}),
                 **LIMITED,
             ),
         ),
         (
             "records that had to be suppressed counted as quarantined",
-            1,
             "accounts",
-            made("stream", one_left_over, changes(suppressed={}, quarantined={"invalid": 4})),
+            made("stream", one_left_over, summary_says(suppressed={}, quarantined={"invalid": 4})),
         ),
         (
             "a time limit, every fourth record dropped, summary counts them as quarantined",
-            1,
             "accounts",
-            made("stream", all_but_every_fourth, changes(suppressed={}, quarantined={"invalid": 53}), **LIMITED),
+            made("stream", all_but_every_fourth, summary_says(suppressed={}, quarantined={"invalid": 53}), **LIMITED),
         ),
         (
             "a suppressed record counted as a sum of 5 and -4",
-            1,
             "accounts",
-            made("stream", one_left_over, changes(suppressed={"a": 5, "b": -4})),
+            made("stream", one_left_over, summary_says(suppressed={"a": 5, "b": -4})),
         ),
     ),
 ]

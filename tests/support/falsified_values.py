@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from support.base_releases import Base
-from support.named_falsifications import Falsification, limited, with_records
+from support.named_falsifications import Falsification, editor, limited, maker, with_records
 from support.release_files import ReleaseFiles
 from support.scaled_bases import scaled_base
 from support.value_limits import REFERENCES
-
-__all__ = ["FALSIFICATIONS"]
 
 Change = Callable[[ReleaseFiles], object]
 _STREAM, _TABLE = "stream of scales", "table of scales"
@@ -28,72 +26,58 @@ def _base(name: str, limit: str, values: Sequence[Any] | None = None, cluster: i
 
 
 def made(name: str, limit: str, *values: Any) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release in which the members of one cluster have these values, in turn."""
+    """Return a release in which the members of one cluster have these values, in turn."""
     return lambda: ReleaseFiles.of(_base(name, limit, values))
 
 
-def changed(name: str, limit: str, change: Change) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a sound release of which one file is changed."""
-
-    def make() -> ReleaseFiles:
-        release = limited(ReleaseFiles.of(_base(name, limit)))
-        change(release)
-        return release
-
-    return make
+@maker
+def changed(name: str, limit: str, change: Change) -> ReleaseFiles:
+    """Return a sound release of which one file is changed."""
+    release = limited(ReleaseFiles.of(_base(name, limit)))
+    change(release)
+    return release
 
 
-def under_weaker(*, names_policy: bool, privacy: dict[str, Any] | None = None, **attribute: Any) -> Change:
+@editor
+def under_weaker(
+    release: ReleaseFiles, /, *, names_policy: bool, privacy: dict[str, Any] | None = None, **attribute: Any
+) -> None:
     """Let the judge have a stricter policy than the run; ``names_policy``: whether the evidence tells of the other."""
-
-    def change(release: ReleaseFiles) -> None:
-        fingerprint = release.policy.fingerprint
-        release.document["privacy"] |= privacy or {}
-        release.document["attributes"]["ill"] |= attribute
-        if names_policy:
-            release.evidence = [
-                json.dumps(json.loads(line) | {"policy": fingerprint}) for line in release.evidence or []
-            ]
-
-    return change
+    fingerprint = release.policy.fingerprint
+    release.document["privacy"] |= privacy or {}
+    release.document["attributes"]["ill"] |= attribute
+    if names_policy:
+        release.evidence = [json.dumps(json.loads(line) | {"policy": fingerprint}) for line in release.evidence or []]
 
 
-def stating(**fields: Any) -> Change:
+@editor
+def stating(release: ReleaseFiles, /, **fields: Any) -> None:
     """State other figures in the summary."""
-
-    def change(release: ReleaseFiles) -> None:
-        if isinstance(release.summary, dict):
-            release.summary |= fields
-
-    return change
+    if isinstance(release.summary, dict):
+        release.summary |= fields
 
 
-def without_evidence(make: Callable[[], ReleaseFiles]) -> Callable[[], ReleaseFiles]:
-    """Return a maker of the same release, of which the judge does not get the evidence."""
-
-    def changed_draft() -> ReleaseFiles:
-        release = make()
-        release.evidence = None
-        return release
-
-    return changed_draft
+@maker
+def without_evidence(make: Callable[[], ReleaseFiles]) -> ReleaseFiles:
+    """Return the same release, of which the judge does not get the evidence."""
+    release = make()
+    release.evidence = None
+    return release
 
 
-def dropped(limit: str) -> Callable[[], ReleaseFiles]:
-    """Return a maker of a release in which all values differ, and of which three of four clusters are dropped.
+@maker
+def dropped(limit: str) -> ReleaseFiles:
+    """Return a release in which all values differ, and of which three of four clusters are dropped.
 
     The others are listed as suppressed. No cluster of such records exceeds a limit, so none was suppressed for that.
     """
 
-    def make() -> ReleaseFiles:
-        base = scaled_base(_STREAM, limit)
-        changes = {index: {"ill": f"v{index}"} for members in base.clusters for index in members}
-        release = ReleaseFiles.of(with_records(base, changes))
-        release.clusters = release.clusters[::4]
-        release.recompose()
-        return release
-
-    return make
+    base = scaled_base(_STREAM, limit)
+    changes = {index: {"ill": f"v{index}"} for members in base.clusters for index in members}
+    release = ReleaseFiles.of(with_records(base, changes))
+    release.clusters = release.clusters[::4]
+    release.recompose()
+    return release
 
 
 _FLAT = {"any": ["I21", "I50", "J18", "J45"]}
@@ -102,7 +86,7 @@ _OTHER_ILLS = str(REFERENCES / "other_ills.csv")
 
 
 def _falsifications(*entries: tuple[str, str, Callable[[], ReleaseFiles], str]) -> list[Falsification]:
-    return [Falsification(name, base, make, 1, check) for base, name, make, check in entries]
+    return [Falsification(name, base, check, make) for base, name, make, check in entries]
 
 
 FALSIFICATIONS: list[Falsification] = [

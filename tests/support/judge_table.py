@@ -19,8 +19,6 @@ from support.falsified_releases import (
 from support.named_falsifications import Falsification
 from support.release_files import Judgement
 
-__all__ = ["PAGE", "main", "page", "row_of"]
-
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reports" / "judge.md"
 
 HEAD = """# Falsified releases, and what `shoal verify` says

@@ -12,8 +12,6 @@ from shoal.files import Files, run_batch, run_pipe
 from shoal.policy import Policy
 from shoal.tables import AlgorithmSpec
 
-__all__ = ["SIDE_FILES", "judged", "released", "write_lines"]
-
 SIDE_FILES = ("evidence", "quarantine", "summary")
 
 

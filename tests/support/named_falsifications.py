@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from support.base_releases import Base, base_of
 from support.release_files import Judgement, ReleaseFiles, judge_files
 
-__all__ = ["Edit", "Falsification", "Files", "edited_line", "falsifications_of", "far_apart", "limited", "makers_of"]
-__all__ += ["sound", "unchanged", "usable_of", "with_records"]
-
 Edit = Callable[[ReleaseFiles], None]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Judged(Protocol):
@@ -42,15 +41,37 @@ class Files:
 class Falsification:
     """A falsified release, and what the judge must say of it.
 
-    ``name``: what was done, for the table. ``base``: the sound release that is falsified. ``code``: exit code of the
-    judge. ``check``: one that must fail; "refused" if the input must be refused, "undecided" if a file is missing.
+    ``name``: what was done, for the table. ``base``: the sound release that is falsified. ``check``: one that must
+    fail; "refused" if the input must be refused, "undecided" if a file is missing.
     """
 
     name: str
     base: str
-    make: Callable[[], Judged]
-    code: int
     check: str
+    make: Callable[[], Judged]
+
+    @property
+    def code(self) -> int:
+        """Exit code of the judge."""
+        return 2 if self.check in {"refused", "undecided"} else 1
+
+
+def maker(function: Callable[P, R]) -> Callable[P, Callable[[], R]]:
+    """Let a function that makes a release return what makes it."""
+
+    def bind(*args: P.args, **options: P.kwargs) -> Callable[[], R]:
+        return lambda: function(*args, **options)
+
+    return bind
+
+
+def editor(function: Callable[Concatenate[R, P], None]) -> Callable[P, Callable[[R], None]]:
+    """Let a function that edits a release return the edit: a function of the release alone."""
+
+    def bind(*args: P.args, **options: P.kwargs) -> Callable[[R], None]:
+        return lambda release: function(release, *args, **options)
+
+    return bind
 
 
 def unchanged(_: object) -> None:
@@ -62,24 +83,21 @@ def sound(base: str | Base) -> ReleaseFiles:
     return ReleaseFiles.of(base_of(base) if isinstance(base, str) else base)
 
 
-def falsifications_of(base: str | Base, *entries: tuple[str, int, str, Edit]) -> list[Falsification]:
-    """Return falsifications that change one file of a base: name, exit code, check and change of each."""
-
-    def making(edit: Edit) -> Callable[[], ReleaseFiles]:
-        def make() -> ReleaseFiles:
-            release = sound(base)
-            edit(release)
-            return release
-
-        return make
-
-    name = base if isinstance(base, str) else base.name
-    return makers_of(name, *((text, code, check, making(edit)) for text, code, check, edit in entries))
+def falsifications_of(base: str, *entries: tuple[str, str, Edit]) -> list[Falsification]:
+    """Return falsifications that change one file of a base: name, check and change of each."""
+    return [Falsification(name, base, check, edited(base, edit)) for name, check, edit in entries]
 
 
-def makers_of(base: str, *entries: tuple[str, int, str, Callable[[], Judged]]) -> list[Falsification]:
-    """Return falsifications of a base: name, exit code, check and maker of each."""
-    return [Falsification(text, base, make, code, check) for text, code, check, make in entries]
+@maker
+def edited(base: str, edit: Edit) -> ReleaseFiles:
+    release = sound(base)
+    edit(release)
+    return release
+
+
+def makers_of(base: str, *entries: tuple[str, str, Callable[[], Judged]]) -> list[Falsification]:
+    """Return falsifications of a base: name, check and maker of each."""
+    return [Falsification(name, base, check, make) for name, check, make in entries]
 
 
 def limited(release: ReleaseFiles, **sections: dict[str, Any]) -> ReleaseFiles:
@@ -88,6 +106,14 @@ def limited(release: ReleaseFiles, **sections: dict[str, Any]) -> ReleaseFiles:
     for name, options in sections.items():
         release.document[name] = release.document.get(name, {}) | options
     return release
+
+
+@editor
+def summary_says(release: ReleaseFiles, /, **fields: Any) -> None:
+    """Withhold the references, and change fields of the summary."""
+    assert isinstance(release.summary, dict)
+    release.quarantine = None
+    release.summary |= fields
 
 
 def usable_of(base: Base, partition: int | None = None) -> list[int]:

@@ -13,8 +13,6 @@ from typing import Any
 from shoal.policy import Attribute, MessagePart, Policy, Role
 from support.random_policies import START_MS, value_of, values_of
 
-__all__ = ["message_of", "random_records", "respelled", "spoiled", "write_csv", "write_parquet"]
-
 Record = dict[str, Any]
 
 _TEXTS = ("A00", "B20", 'a "b", c', "é", "e\u0301", "", " x ", "1", "true", "it's", "a;b|c\td", "-0.0", "\U0001f41f")

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal.audit import Verdict, verify
+from shoal.audit import verify
 from shoal.errors import InputError
 from shoal.policy import Policy
-from shoal.policy.schema import Document
 from support.base_releases import Base, compose
-
-__all__ = ["Judgement", "ReleaseFiles", "judge_files", "policy_from"]
+from support.making import policy_of
 
 
 @dataclass(frozen=True)
@@ -26,57 +24,32 @@ class Judgement:
     text: str
     early_decisions: int | None = None
 
-    @classmethod
-    def of(cls, verdict: Verdict) -> Judgement:
-        broken = tuple(check.name for check in verdict.checks if check.status == "broken")
-        return cls(
-            verdict.exit_code,
-            broken or ("undecided",) * (verdict.exit_code == 2),
-            verdict.text(),
-            verdict.early_decisions,
-        )
-
-
-def judge(policy: Policy, paths: Mapping[str, Path], *, strict: bool = False) -> Judgement:
-    """Return what the judge says of files: original, released, and those of evidence, quarantine and summary given."""
-    try:
-        verdict = verify(
-            policy,
-            paths["original"],
-            paths["released"],
-            paths.get("evidence"),
-            paths.get("summary"),
-            quarantine=paths.get("quarantine"),
-            strict=strict,
-        )
-    except InputError as error:
-        return Judgement(2, ("refused",), str(error))
-    return Judgement.of(verdict)
-
-
-def policy_from(document: dict[str, Any]) -> Policy:
-    """Return the policy of a document."""
-    return Policy.from_document(Document.model_validate(document))
-
 
 def judge_files(
     document: dict[str, Any], folder: Path, files: Mapping[str, str | bytes], *, strict: bool = False
 ) -> Judgement:
     """Write files into a folder, each named by its role, and return what the judge says."""
-    paths = {}
+    paths: dict[str, Path] = {}
     for name, content in files.items():
         paths[name.split(".")[0]] = folder / name
         encoded = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         (folder / name).write_bytes(encoded)
-    return judge(policy_from(document), paths, strict=strict)
+    given = (paths["original"], paths["released"], paths.get("evidence"), paths.get("summary"))
+    try:
+        verdict = verify(policy_of(**document), *given, quarantine=paths.get("quarantine"), strict=strict)
+    except InputError as error:
+        return Judgement(2, ("refused",), str(error))
+    broken = tuple(check.name for check in verdict.checks if check.status == "broken")
+    checks = broken or ("undecided",) * (verdict.exit_code == 2)
+    return Judgement(verdict.exit_code, checks, verdict.text(), verdict.early_decisions)
 
 
 @dataclass
 class ReleaseFiles:
     """A falsified release.
 
-    ``clusters`` are indexes of records. `recompose` makes rows, evidence, summary and references of them, all of which
-    agree with each other. Afterwards each can be changed alone. A file that is None is not given to the judge.
+    ``clusters`` are indexes of records. Afterwards each file can be changed alone; one that is None is not given to
+    the judge.
     """
 
     base: Base
@@ -184,7 +157,7 @@ class ReleaseFiles:
     @property
     def policy(self) -> Policy:
         """The policy that the judge is given."""
-        return policy_from(self.document)
+        return policy_of(**self.document)
 
     def judged(self, folder: Path) -> Judgement:
         """Write the files into a folder, and return what the judge says."""

@@ -17,8 +17,6 @@ from support.base_releases import Base, Record, csv_original, exported
 from support.scale_shape import ATTRIBUTES, ScaleShape, random_values
 from support.value_limits import VALUE_LIMITS, ValueLimit
 
-__all__ = ["SCALED_BASES", "scaled_base"]
-
 SCALED_BASES = (
     "stream of scales",
     "table of scales",

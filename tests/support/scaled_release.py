@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.release_files import Judgement, judge_files, policy_from
-
-__all__ = ["FORMS", "ScaledRelease", "scaled"]
+from support.making import policy_of
+from support.release_files import Judgement, judge_files
 
 Record = dict[str, Any]
 
@@ -96,7 +95,7 @@ class ScaledRelease:
     def judged(self, folder: Path) -> Judgement:
         """Write the files into a folder, and return what the judge says."""
         suffix = "csv" if self.form == "csv" else "jsonl"
-        fingerprint = policy_from(self.made_under).fingerprint
+        fingerprint = policy_of(**self.made_under).fingerprint
         files = {f"original.{suffix}": self._original(), f"released.{suffix}": self._released()}
         if self.has_evidence:
             lines = (

@@ -21,8 +21,6 @@ from support.random_originals import message_of, random_records, respelled, spoi
 from support.random_policies import START_MS, Document, Kind, random_document, value_of, with_protection, with_scales
 from support.topic_runs import run_topic
 
-__all__ = ["SoundRelease", "no_disk", "sound_release"]
-
 _ALGORITHMS = ("mdav", "vmdav", "md", "hilbert", "auto", "auto")
 _KINDS: tuple[Kind, ...] = ("stream",) * 5 + ("table",) * 3 + ("topic",) * 2
 _SIZES = (20, 20, 40, 40, 80, 160, 400)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,19 @@ import pytest
 from oracle.naive_release import load_policy
 from shoal.audit.fields import (
     MISSING,
+    Dropped,
+    MessageStructure,
     RecordReader,
     UsableRecord,
     document_reader,
-    is_number,
     key_reader,
-    number_of,
     released_document_reader,
     released_reader,
     unchanged_reader,
 )
-from shoal.audit.reading import Form, InputFile, JsonNumber, JsonObject, json_document, original_records
-from shoal.policy import FieldType
+from shoal.audit.reading import Form, InputFile, JsonNumber, JsonObject, as_record, json_document, original_records
+from shoal.policy import FieldType, Policy
+from support.making import SUBJECT, policy_of, quasi
 
 pytestmark = pytest.mark.unit
 
@@ -49,22 +50,14 @@ def take(folder: Path, line: str, form: Form = "jsonl", **settings: str) -> Usab
     return RecordReader(policy, form, "jsonl").read(one.record, one.envelope)
 
 
-def test_a_record_that_fits_is_read(tmp_path: Path) -> None:
-    assert take(tmp_path, json.dumps(GOOD)) == UsableRecord((40.0, 0.5), '"x"', "p")
-
-
 @pytest.mark.parametrize(
     ("subject", "steps", "who", "is_usable"),
     [
         ("any", "", '"unknown"', False),
         ("any", "", '" unknown "', False),
         ("any", "", '"Unknown"', True),
-        ("any", "", '"p"', True),
         ("any", "", "-1.0", False),
-        ("any", "", '"-1"', False),
         ("integer", "", "-1", False),
-        ("integer", "", "1", True),
-        ("string", "", '"-1"', False),
         ("string", "", '"-1.0"', True),
         ("string", ", normalize: [casefold]", '"UNKNOWN"', False),
     ],
@@ -84,7 +77,8 @@ def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path)
 @pytest.mark.parametrize(
     ("opened", "closed", "is_usable"),
     [
-        *(("[" * 63, "]" * 63, True), ("[" * 64, "]" * 64, False), ('{"a":' * 63, "}" * 63, True)),
+        ("[" * 63, "]" * 63, True),
+        ("[" * 64, "]" * 64, False),
         ('{"a":' * 64, "}" * 64, False),
     ],
 )
@@ -96,8 +90,12 @@ def test_a_record_is_nested_at_most_64_deep(tmp_path: Path, opened: str, closed:
 @pytest.mark.parametrize(
     ("number", "is_usable"),
     [
-        *(("1" * 4300, True), ("1" * 4301, False), ("-" + "1" * 4299, True), ("-" + "1" * 4300, False)),
-        *(("1e308", True), ("1e309", False), ("-1e999", False), ('"1e999"', True)),
+        ("1" * 4300, True),
+        ("1" * 4301, False),
+        ("-" + "1" * 4300, False),
+        ("1e308", True),
+        ("1e309", False),
+        ('"1e999"', True),
     ],
 )
 def test_a_number_as_subject_is_an_integer_or_a_finite_float64(tmp_path: Path, number: str, *, is_usable: bool) -> None:
@@ -114,9 +112,18 @@ def test_the_model_name_that_faust_adds_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        *({"age": "40"}, {"age": True}, {"age": None}, {"age": [40]}, {"age": 40.5}, {"size": 2.6}, {"size": -1.6}),
-        *({"who": None}, {"who": ""}, {"who": " \t"}, {"who": ["p"]}, {"who": {"p": 1}}, {"job": ["x"]}, {"job": {}}),
-        *({"extra": 1}, {"job": "\ud800"}, {"who": "\ud800"}),
+        {"age": "40"},
+        {"age": True},
+        {"age": None},
+        {"age": 40.5},
+        {"size": 2.6},
+        {"who": None},
+        {"who": " \t"},
+        {"who": ["p"]},
+        {"job": ["x"]},
+        {"extra": 1},
+        {"job": "\ud800"},
+        {"who": "\ud800"},
     ],
 )
 def test_a_record_that_does_not_fit_is_unusable(tmp_path: Path, changed: dict[str, Any]) -> None:
@@ -131,31 +138,20 @@ def test_a_record_without_a_declared_field_is_unusable(tmp_path: Path, name: str
 @pytest.mark.parametrize(
     "line",
     [
-        *("[]", "7", "null", "{", json.dumps(GOOD)[:-1] + ',"age":40}', json.dumps(GOOD).replace("40", "NaN")),
-        *(json.dumps(GOOD).replace("40", "Infinity"), json.dumps(GOOD).replace("40", "1e400")),
-        *(json.dumps(GOOD).replace("40", "1" + "0" * 400), json.dumps(GOOD).replace('"x"', "1e400")),
-        *(json.dumps(GOOD).replace('"x"', "1" * 5000), json.dumps(GOOD).replace('"x"', '"\udc80"')),
-        *(json.dumps(GOOD).replace('"x"', "[" * 100_000), json.dumps(GOOD) * 2),
+        "[]",
+        "{",
+        json.dumps(GOOD)[:-1] + ',"age":40}',
+        json.dumps(GOOD).replace("40", "NaN"),
+        json.dumps(GOOD).replace("40", "1e400"),
+        json.dumps(GOOD).replace('"x"', "1e400"),
+        json.dumps(GOOD).replace('"x"', "1" * 5000),
+        json.dumps(GOOD).replace('"x"', '"\udc80"'),
+        json.dumps(GOOD).replace('"x"', "[" * 100_000),
+        json.dumps(GOOD) * 2,
     ],
 )
 def test_a_line_that_is_not_a_record_is_unusable(tmp_path: Path, line: str) -> None:
     assert take(tmp_path, line + "\n") is None
-
-
-@pytest.mark.parametrize("line", [json.dumps(GOOD) + "\r", json.dumps(GOOD, indent=1).replace("\n", " ")])
-def test_white_space_around_a_record_is_ignored(tmp_path: Path, line: str) -> None:
-    assert take(tmp_path, line) is not None
-
-
-def test_undeclared_fields_are_dropped_where_the_policy_says_so(tmp_path: Path) -> None:
-    line = json.dumps(GOOD | {"extra": {"a": ["\ud800"]}})
-    assert take(tmp_path, line, undeclared="drop") == UsableRecord((40.0, 0.5), '"x"', "p")
-
-
-def test_numbers_are_the_nearest_float64(tmp_path: Path) -> None:
-    found = take(tmp_path, json.dumps(GOOD).replace("40", "4.2e1").replace("0.5", "0.1000000000000000055"))
-    assert found is not None
-    assert found.values == (42.0, 0.1)
 
 
 # ---------------------------------------------------------------- subjects
@@ -166,9 +162,7 @@ def test_numbers_are_the_nearest_float64(tmp_path: Path) -> None:
     [
         ("any", [7, 7.0, "7", "7 ", "007", "7.0", "70e-1", "+7"]),
         ("integer", [7, 7.0, "7", "7 ", "007"]),
-        ("number", [7, 7.0, "7", "7 "]),
         ("any", [0, -0.0, "0", "000", "-0"]),
-        ("any", ["Ame\u0301lie", "Amélie", " Amélie\n"]),
         ("string", ["Ame\u0301lie", "Amélie", " Amélie\n"]),
         ("boolean", [True, "true", " true"]),
         ("any", [9007199254740993, "9007199254740993.0"]),
@@ -186,8 +180,6 @@ def test_spellings_of_one_subject_are_equal(tmp_path: Path, kind: str, same: lis
         ("any", [7, 70, -7, 0.7, "seven", "٧", "7 0", "0x7", "1e9999999999999999999"]),
         ("string", ["7", "07", "7.0"]),
         ("any", [9007199254740993, 9007199254740992]),
-        ("any", ["a", "A", "á"]),
-        ("boolean", [True, False]),
     ],
 )
 def test_different_subjects_stay_different(tmp_path: Path, kind: str, different: list[object]) -> None:
@@ -198,7 +190,9 @@ def test_different_subjects_stay_different(tmp_path: Path, kind: str, different:
 @pytest.mark.parametrize(
     ("kind", "refused"),
     [
-        *(("string", [7, True, None, ""]), ("integer", ["seven", 7.5, True, ""]), ("number", ["seven", False])),
+        ("string", [7, True, None, ""]),
+        ("integer", ["seven", 7.5, True, ""]),
+        ("number", ["seven", False]),
         ("boolean", [1, "yes", 0]),
     ],
 )
@@ -214,37 +208,25 @@ def test_a_subject_of_another_type_makes_the_record_unusable(tmp_path: Path, kin
     [
         ("any", JsonNumber("1"), "1"),
         ("any", JsonNumber("1.0"), "1"),
-        ("any", JsonNumber("1e2"), "100"),
         ("any", JsonNumber("-0.0"), "0"),
-        ("any", JsonNumber("-0"), "0"),
-        ("any", JsonNumber("0.10"), "0.1"),
         ("any", JsonNumber("1e23"), "1" + "0" * 23),
-        ("any", JsonNumber("123456789012345678901"), "123456789012345678901"),
         ("any", JsonNumber("1" * 4300), "1" * 4300),
         ("any", JsonNumber("1" * 4301), None),
         ("any", True, "true"),
         ("any", "1", '"1"'),
-        ("any", "true", '"true"'),
         ("any", None, "null"),
         ("any", 'é"\\\n\x00/', '"é\\"\\\\\\n\\u0000/"'),
         ("any", JsonObject(), None),
         ("string", "x", '"x"'),
-        ("string", None, "null"),
         ("string", JsonNumber("1"), None),
-        ("string", True, None),
-        ("integer", JsonNumber("7"), "7"),
         ("integer", JsonNumber("7.0"), "7"),
         ("integer", JsonNumber("7.5"), None),
         ("integer", "7", None),
         ("integer", True, None),
-        ("integer", None, "null"),
         ("number", JsonNumber("7.5"), "7.5"),
         ("number", "7.5", None),
-        ("number", False, None),
         ("boolean", False, "false"),
         ("boolean", "false", None),
-        ("boolean", JsonNumber("0"), None),
-        ("boolean", None, "null"),
     ],
 )
 def test_unchanged_values_of_json_are_compared_by_type_and_value(
@@ -256,10 +238,17 @@ def test_unchanged_values_of_json_are_compared_by_type_and_value(
 @pytest.mark.parametrize(
     ("kind", "cell", "text"),
     [
-        *(("any", "7", '"7"'), ("any", "", '""'), ("string", " x ", '" x "'), ("integer", "007", "7")),
-        *(("integer", " 7 ", "7"), ("integer", "", "null"), ("integer", "7.5", None), ("integer", "x", None)),
-        *(("number", "1e2", "100"), ("number", ".5", "0.5"), ("number", "inf", None), ("number", "1_0", None)),
-        *(("number", "٧", None), ("number", "", "null"), ("boolean", "true", "true"), ("boolean", "", "null")),
+        ("any", "7", '"7"'),
+        ("any", "", '""'),
+        ("string", " x ", '" x "'),
+        ("integer", " 007 ", "7"),
+        ("integer", "", "null"),
+        ("integer", "7.5", None),
+        ("number", "1e2", "100"),
+        ("number", ".5", "0.5"),
+        ("number", "inf", None),
+        ("number", "٧", None),
+        ("boolean", "true", "true"),
         ("boolean", "1", None),
     ],
 )
@@ -272,8 +261,11 @@ def test_unchanged_values_of_csv_are_texts_until_a_type_is_declared(
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        *(("any", JsonNumber("1e2"), '"100"'), ("any", None, '""'), ("any", True, '"true"'), ("string", "x", '"x"')),
-        *(("string", JsonNumber("1"), None), ("integer", None, "null")),
+        ("any", JsonNumber("1e2"), '"100"'),
+        ("any", None, '""'),
+        ("any", True, '"true"'),
+        ("string", JsonNumber("1"), None),
+        ("integer", None, "null"),
     ],
 )
 def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, value: object, text: str | None) -> None:
@@ -283,9 +275,14 @@ def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, va
 @pytest.mark.parametrize(
     ("value", "cell"),
     [
-        *((JsonNumber("1.5E-7"), "1.5e-7"), (JsonNumber("0.00001"), "0.00001"), (JsonNumber("1e-5"), "0.00001")),
-        *(("1e-05", "1e-05"), (JsonNumber("1e2"), "100"), ("1e2", "1e2"), ("1e999", "1e999"), (JsonNumber("7"), "7")),
-        *(("007", "007"), (True, "true"), (None, "")),
+        (JsonNumber("1.5E-7"), "1.5e-7"),
+        (JsonNumber("1e-5"), "0.00001"),
+        ("1e-05", "1e-05"),
+        (JsonNumber("1e2"), "100"),
+        ("1e2", "1e2"),
+        ("007", "007"),
+        (True, "true"),
+        (None, ""),
     ],
 )
 def test_a_value_of_any_type_becomes_one_cell(value: object, cell: str) -> None:
@@ -308,8 +305,16 @@ def test_a_csv_record_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *("p,1,40.5,0.5,x", "p,1,forty,0.5,x", "p,1,nan,0.5,x", "p,1,,0.5,x", "p,1,0x28,0.5,x", "p,1,٤٠,0.5,x"),
-        *("p,1,1e999,0.5,x", "p,1,40,9,x", ",1,40,0.5,x", "p,1,40,0.5", "p,1,40,0.5,x,y", 'p,1,40,0.5,"x"y'),
+        "p,1,40.5,0.5,x",
+        "p,1,nan,0.5,x",
+        "p,1,,0.5,x",
+        "p,1,٤٠,0.5,x",
+        "p,1,1e999,0.5,x",
+        "p,1,40,9,x",
+        ",1,40,0.5,x",
+        "p,1,40,0.5",
+        "p,1,40,0.5,x,y",
+        'p,1,40,0.5,"x"y',
         "p,1,40,0.5,\udcff",
     ],
 )
@@ -323,29 +328,17 @@ def test_a_csv_record_that_does_not_fit_is_unusable(tmp_path: Path, line: str) -
 @pytest.mark.parametrize(
     ("kind", "texts", "distinct"),
     [
-        ("any", ("1", "1.0", '"1"', '"1.0"', '" 1 "', '"1e0"', '"10E-1"', '"0.1e1"'), 1),
-        ("any", ("0", '"-0"', '"0.000"', '"0e7"', "-0"), 1),
         ("any", ('"007"', "7", '"+7"', '"7."', '".7"'), 5),
         ("any", ("true", "false", '"true"', "1", "0"), 4),
-        ("any", ("null", '""', '"  "', '"\\t"'), 1),
-        ("any", ('"null"', "null", "0"), 3),
-        ("any", ('"a"', '" a"', '"a "', '"a\\u00a0"'), 1),
-        ("any", ('"\\u00e9"', '"e\\u0301"'), 1),
-        ("string", ('"flu"', '"fl\\u200bu"', '"\\ufeffflu"', '"flu\\u00ad"', '"\\uff46lu"', '"\\u3000flu\\u200b "'), 1),
-        ("string", ('"\\u00e9"', '"e\\u200d\\u0301"', '"e\\u0301"'), 1),
         ("any", ('"\\u200b"', "null", '"\\u00a0\\u200b"'), 1),
         ("any", ('"\\uff11"', "1", '"1\\u200b"', '"+1"'), 2),
-        ("json", ('["\\ufb02u"]', '["flu"]', '["flu\\u2060"]', '["Flu"]'), 2),
-        ("any", ('"a"', '"A"', '"a b"', '"a  b"'), 4),
         ("any", ("9007199254740992", '"9007199254740993"'), 2),
         ("any", ('"1e999999999"', '"1e999999998"', '"1e99999999999999999999"', '"1e99999999999999999998"'), 4),
         ("string", ('"007"', '"7"', '"7.0"'), 3),
-        ("string", ('"7"', '" 7"', '"7\\n"'), 1),
-        ("integer", ("7", "-7", "70", "700"), 4),
-        ("number", ("0.5", "5", "50", "5e-7"), 4),
+        ("string", ('"flu"', '"fl\\u200bu"', '"\\ufeffflu"', '"\\uff46lu"', '"\\u3000flu\\u200b "'), 1),
         ("boolean", ("true", "false", "null"), 3),
-        ("json", ('{"a":1}', '{"a":1.0}', '"a"', '"a "', "null"), 3),
         ("json", ('{"a":1,"b":[true]}', '{"b":[true],"a":1}', '{"b":[false],"a":1}'), 2),
+        ("json", ('["\\ufb02u"]', '["flu"]', '["flu\\u2060"]', '["Flu"]'), 2),
     ],
 )
 def test_spellings_of_one_value_have_one_key(kind: FieldType, texts: tuple[str, ...], distinct: int) -> None:
@@ -358,29 +351,6 @@ def test_every_text_that_stands_for_a_missing_value_is_the_same_value() -> None:
     texts = ("null", '""', '"n/a"', '" n/a "', "99", '"99.0"', '"\\u00e9"')
     assert [read(text) for text in texts] == [MISSING] * 7
     assert MISSING not in {read(text) for text in ('"N/A"', '"na"', "-99", "990", "false")}
-
-
-def test_an_empty_text_is_missing_whatever_the_policy_says() -> None:
-    read = key_reader("string", ("?",))
-    assert read("null") == read('"?"') == read('""') == read('" "') == MISSING
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        *(("1200", "1200"), ("-0.5", "-0.5"), ('"12e-3"', "0.012"), ('"0.0"', "0")),
-        ('"9007199254740993"', "9007199254740993"),
-    ],
-)
-def test_a_key_keeps_the_exact_number(text: str, number: str) -> None:
-    key = key_reader("any", ())(text)
-    assert is_number(key)
-    assert number_of(key) == Decimal(number)
-
-
-def test_texts_truth_values_and_missing_values_are_no_numbers() -> None:
-    read = key_reader("any", ("",))
-    assert not any(map(is_number, map(read, ('"n1"', "true", "null", '"1,5"', '"NaN"', '"Infinity"', '"1e"'))))
 
 
 # ---------------------------------------------------------------- fields of type json
@@ -422,3 +392,94 @@ def test_a_cell_holds_the_text_of_a_document(cell: str, text: str | None) -> Non
 @pytest.mark.parametrize(("cell", "text"), [("", "null"), ("[1,2]", '"[1,2]"'), ("[1, 2]", None), ("null", None)])
 def test_a_released_cell_has_no_other_spelling(cell: str, text: str | None) -> None:
     assert released_document_reader("csv")(cell) == text
+
+
+# ---------------------------------------------------------------- envelopes and nested fields
+
+
+def policy(**more: Any) -> Policy:
+    attributes = {
+        "who": SUBJECT | {"from": "value.patient.id"},
+        "age": quasi(0, 110) | {"from": "value.patient.born.age"},
+        "mass": quasi(0, 300, missing="group") | {"from": "value.vitals.mass"},
+    }
+    return policy_of(attributes, **more)
+
+
+def flat_policy(**more: Any) -> Policy:
+    return policy_of({"who": SUBJECT, "age": quasi(0, 110)}, **more)
+
+
+def content(settings: Policy, message: object) -> object:
+    text = message if isinstance(message, str) else json.dumps(message)
+    found = MessageStructure(settings, "jsonl").content(as_record(json_document(text)))
+    return {name: str(value) for name, value in found.items()} if isinstance(found, dict) else found
+
+
+PATIENT = {"id": "p1", "born": {"age": 42}}
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        ({"patient": PATIENT, "vitals": {"mass": 7}}, {"who": "p1", "age": "42", "mass": "7"}),
+        ({"patient": PATIENT, "vitals": None}, {"who": "p1", "age": "42"}),
+        ({"patient": PATIENT, "__faust": {"ns": "x"}}, {"who": "p1", "age": "42"}),
+        ({"patient": {"id": "p1"}}, {"who": "p1"}),
+    ],
+)
+def test_fields_are_found_inside_objects(message: object, fields: dict[str, str]) -> None:
+    assert content(policy(), message) == fields
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"patient": PATIENT, "more": 1},
+        {"patient": PATIENT, "more": {}},
+        {"patient": PATIENT | {"name": "x"}},
+        {"patient": PATIENT | {"__faust": 1}},
+        {"patient": PATIENT, "vitals": 5},
+        {"patient": None},
+        {"patient": [PATIENT]},
+        '{"patient": {"id": "p1", "id": "p1", "born": {"age": 42}}}',
+        '{"patient": {"id": "p1", "born": {"age": [{"x": 1, "x": 1}]}}}',
+    ],
+)
+def test_any_other_structure_is_no_record(message: object) -> None:
+    assert content(policy(), message) is None
+
+
+ROW = {"who": "p1", "age": 42}
+FIELDS = {"who": "p1", "age": "42"}
+
+
+@pytest.mark.parametrize(
+    ("unwrap", "message", "found"),
+    [
+        ("debezium", {"before": None, "after": ROW, "op": "c"}, FIELDS),
+        ("debezium", {"schema": {}, "payload": {"after": ROW, "op": "u"}}, FIELDS),
+        ("debezium", {"after": None, "op": "d"}, Dropped.DELETES),
+        ("debezium", {"after": ROW, "op": "d"}, Dropped.DELETES),
+        ("debezium", {"op": "u"}, Dropped.DELETES),
+        ("debezium", {"after": ROW}, None),
+        ("debezium", {"after": ROW, "op": 1}, None),
+        ("debezium", {"after": 5, "op": "c"}, None),
+        ("debezium", {"schema": {}, "payload": None}, Dropped.TOMBSTONES),
+        ("debezium", {"schema": {}, "payload": 5}, None),
+        ("connect", {"schema": {}, "payload": ROW}, FIELDS),
+        ("connect", {"schema": None, "payload": None}, Dropped.TOMBSTONES),
+        ("connect", {"payload": ROW}, None),
+        ("connect", ROW, None),
+        ("cloudevents", {"specversion": "1.0", "data": ROW}, FIELDS),
+        ("cloudevents", {"specversion": "1.0", "data": None}, None),
+        ("cloudevents", {"specversion": "1.0", "data": ROW, "data_base64": ""}, None),
+        ("cloudevents", {"data": ROW}, None),
+        ("debezium", '{"after": {"who": "p1", "age": 42}, "op": "c", "source": {"a": 1, "a": 1}}', None),
+    ],
+)
+def test_records_are_taken_out_of_envelopes(unwrap: str, message: object, found: object) -> None:
+    settings = replace(flat_policy(unwrap=unwrap), deletes="drop", tombstones="drop")
+    assert content(settings, message) == found
+    kept = replace(settings, deletes="quarantine", tombstones="quarantine")
+    assert content(kept, message) == (None if isinstance(found, Dropped) else found)

@@ -69,21 +69,6 @@ def test_each_input_is_judged_by_its_own_lines(inputs: TwoInputs) -> None:
     assert "nothing_missing" in broken(inputs.verify("south", "south"))
 
 
-def test_the_command_takes_the_name_of_the_input(inputs: TwoInputs) -> None:
-    original, released, evidence, quarantine = map(str, inputs.files("north"))
-    load_policy(inputs.folder)
-    arguments = [
-        *("verify", str(inputs.folder / "policy.yaml"), "--original", original, "--released", released),
-        *("--evidence", evidence, "--quarantine", quarantine),
-    ]
-    assert run_command(*arguments, "--input-topic", "north").returncode == 0
-    done = run_command(*arguments)
-    assert done.returncode == 2
-    assert b"evidence and quarantine name several input topics; give the one of the original" in done.stderr
-    assert b"--input-topic NAME" in done.stderr
-    assert b"south" not in done.stderr
-
-
 def test_an_input_that_the_policy_does_not_have_is_refused(inputs: TwoInputs) -> None:
     original, released, evidence, quarantine = map(str, inputs.files("north"))
     load_policy(inputs.folder)
@@ -110,13 +95,6 @@ def test_lines_of_several_inputs_need_the_name(inputs: TwoInputs) -> None:
         inputs.verify("north")
 
 
-def test_lines_that_name_one_input_need_no_name(inputs: TwoInputs) -> None:
-    inputs.evidence = [line for line in inputs.evidence if line["topic"] == "north"]
-    inputs.quarantine.pop()
-    assert inputs.verify("north").exit_code == 0
-    assert inputs.verify("north", "north").exit_code == 0
-
-
 def test_a_cluster_without_an_input_is_refused(inputs: TwoInputs) -> None:
     del inputs.evidence[3]["topic"]
     inputs.quarantine.pop()
@@ -137,11 +115,6 @@ def test_a_topic_is_a_text(inputs: TwoInputs, topic: object) -> None:
     inputs.evidence[3]["topic"] = topic
     with pytest.raises(InputError, match=r"evidence\.jsonl, line 4: topic must be a text"):
         inputs.verify("north", "north")
-
-
-def test_a_malformed_reference_counts_for_every_input(inputs: TwoInputs) -> None:
-    inputs.quarantine.append({"topic": "south", "partition": 0, "offset": 99, "reason": "invalid", "value": "canary"})
-    assert "reasons" in broken(inputs.verify("north", "north"))
 
 
 def test_a_cluster_of_another_policy_counts_for_its_own_input(inputs: TwoInputs) -> None:

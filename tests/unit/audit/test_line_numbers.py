@@ -61,21 +61,8 @@ def test_batch_and_verify_name_the_same_line(tmp_path: Path) -> None:
     assert b"original.csv, line 5, column 1 (age)" in done.stderr
 
 
-def test_rows_of_json_lines_are_told_by_their_lines(tmp_path: Path) -> None:
-    rows = [json.dumps({"age": 1, "note": note}, separators=(",", ":")) for note in "abc"]
-    verdict = judged(
-        tmp_path, "\n".join(rows) + "\n", "\n".join([*rows[:2], rows[2].replace("1", "1.5")]) + "\n", "jsonl"
-    )
-    assert (verdict["grid"].places, verdict["grid"].lines) == ((3,), (3,))
-
-
 def test_a_broken_header_is_told_beside_the_lines(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "age,note\n1,a\n1,b\n", "age,nota\n1,a\n1,b\n")
     assert verdict["columns"].places == ("header", 1, 2)
     assert verdict["columns"].lines == (2, 3)
     assert "; header, line 2, 3" in verdict.text()
-
-
-def test_a_verdict_that_holds_has_no_lines(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, "age,note\n1,a\n1,b\n", "age,note\n1,a\n1,b\n")
-    assert all(check.lines == () and "lines" not in check.as_dict() for check in verdict.checks)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
-from shoal.audit.rows import check_order, compare_rows, repeated_numbers
+from shoal.audit.rows import check_order, compare_rows
 from shoal.audit.verdict import Check
 
 pytestmark = pytest.mark.unit
@@ -54,29 +54,6 @@ def broken(found: dict[str, Check]) -> set[str]:
     return {name for name, check in found.items() if check.status == "broken"}
 
 
-def test_rows_are_compared_as_a_multiset() -> None:
-    assert broken(checks("A:aab", ("A", "aba"))) == set()
-    found = checks("A:aab", ("A", "abb"))
-    assert broken(found) == {"nothing_else", "nothing_missing", "together"}
-    assert found["nothing_else"].places == (1,)
-    assert found["nothing_missing"].places == (0,)
-
-
-def test_the_first_ten_surplus_rows_are_listed() -> None:
-    found = checks("A:" + "x" * 30, ("A", "x"))
-    assert found["nothing_else"].failed == 29
-    assert len(found["nothing_else"].places) == 10
-
-
-def test_clusters_of_a_topic_may_stand_in_any_order() -> None:
-    assert broken(checks("B:cd A:ab", ("A", "ab"), ("B", "cd"))) == set()
-
-
-def test_clusters_of_a_file_stand_in_the_order_of_the_evidence() -> None:
-    assert broken(checks("B:cd A:ab", ("A", "ab"), ("B", "cd"), is_export=False)) == {"together"}
-    assert broken(checks("B:cd A:ab", ("B", "cd"), ("A", "ab"), is_export=False)) == set()
-
-
 def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
     # The unchanged fields are in place; the centroids of two rows are exchanged.
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), is_export=False)) == {"together"}
@@ -91,12 +68,6 @@ def test_a_table_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
     assert found["together"].status == "not examined"
     assert found["byte_order"].status == "holds"
     assert "as a whole" in found["together"].note
-
-
-def test_a_file_in_byte_order_with_adjacent_clusters_is_examined() -> None:
-    found = checks("A:ab B:cd", ("A", "ab"), ("B", "cd"), is_export=False)
-    assert found["together"].status == found["byte_order"].status == "holds"
-    assert found["together"].examined == 2
 
 
 def test_the_order_of_the_input_is_accepted_only_if_the_policy_allows_it() -> None:
@@ -134,19 +105,6 @@ def test_adjacent_clusters_with_equal_centroids_are_told_apart_by_their_rows() -
     assert broken(checks("A:abca B:q A:bd", ("A", "abd"), ("A", "abc"), ("B", "q"))) == {"byte_order"}
     assert broken(checks("A:abcdab", ("A", "abc"), ("A", "abd"))) == {"together"}
     assert broken(checks("A:abc B:q A:ab B:r A:d", ("A", "abd"), ("A", "abc"), ("B", "q"), ("B", "r"))) == {"together"}
-
-
-def test_rows_of_a_cluster_must_be_adjacent() -> None:
-    assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"))) == {"together"}
-    assert broken(checks("A:ab B:c A:d", ("A", "abd"), ("B", "c"), is_export=False)) == {"together"}
-
-
-def test_repeated_numbers_are_named_by_partition() -> None:
-    clusters = [RecomputedCluster(partition, 0, (), "", [], number) for partition, number in ((0, 1), (1, 1), (0, 2))]
-    assert repeated_numbers(clusters) == []
-    (question,) = repeated_numbers([*clusters, clusters[1]])
-    assert "(partition 1)" in question
-    assert "--evidence" in question
 
 
 PARTS = st.lists(st.tuples(st.sampled_from("AB"), st.text("xyz", min_size=1, max_size=5)), min_size=1, max_size=8)

@@ -37,31 +37,6 @@ def test_a_summary_with_the_loss_of_each_attribute_holds(tmp_path: Path) -> None
     assert found.code == 0, found.text
 
 
-@pytest.mark.parametrize("name", TRUE_LOSSES)
-def test_a_summary_with_another_loss_is_broken(tmp_path: Path, name: str) -> None:
-    release = scaled()
-    release.summary = {"released": 12, "loss": {name: TRUE_LOSSES[name] * 1.01}}
-    assert release.judged(tmp_path).checks == ("accounts",)
-
-
-@pytest.mark.parametrize(("dropped", "code"), [({"deletes": 1, "tombstones": 0}, 0), ({"deletes": 2}, 1)])
-def test_a_deleted_row_is_no_record(tmp_path: Path, dropped: dict[str, int], code: int) -> None:
-    release = scaled("nested")
-    release.clusters = [[0, 1, 2], [4, 5, 6, 7], [8, 9, 10, 11]]
-    release.published[0] |= {"stage": "II", "sex": "M", "job": "J18", "mass": 71, "born": "1950-02-01"}
-    release.deleted = frozenset({3})
-    release.summary = {
-        "records_in": 11,
-        "released": 11,
-        "suppressed": {},
-        "quarantined": {},
-        "held": 0,
-        "dropped": dropped,
-    }
-    found = release.judged(tmp_path)
-    assert found.code == code, found.text
-
-
 LEAVES = "leaf;group;all\nI21;heart;any\nI50;heart;any\nJ18;lung;any\nJ45;lung;any\n"
 
 
@@ -98,16 +73,3 @@ def test_a_taxonomy_of_another_policy_is_refused(tmp_path: Path, capsys: pytest.
     assert _run(tmp_path) == 1
     assert _run(tmp_path, f"--taxonomy=code={tmp_path / 'codes.csv'}") == 2
     assert "give the files under which the release was made" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["sex", "mass", "nobody"])
-def test_only_a_taxonomy_of_the_policy_has_another_place(tmp_path: Path, name: str) -> None:
-    _write_policy(tmp_path, "codes.csv")
-    (tmp_path / "codes.csv").write_text(LEAVES)
-    assert _run(tmp_path, f"--taxonomy={name}={tmp_path / 'codes.csv'}") == 2
-
-
-def test_a_place_without_a_name_is_refused(tmp_path: Path) -> None:
-    _write_policy(tmp_path, "codes.csv")
-    with pytest.raises(SystemExit):
-        _run(tmp_path, "--taxonomy=codes.csv")

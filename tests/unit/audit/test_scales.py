@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from shoal.audit.reading import Form, JsonNumber
-from shoal.audit.scales import ABSENT, Categories, DecimalSign, value_reader
-from shoal.policy import Attribute, Role, Scale, Taxonomy
+from shoal.audit.scales import (
+    ABSENT,
+    Categories,
+    DecimalSign,
+    PublishedCategories,
+    PublishedRanks,
+    PublishedTimes,
+    PublishedValues,
+    value_reader,
+)
+from shoal.policy import Attribute, Role, Scale, Taxonomy, TimeStep
 
 pytestmark = pytest.mark.unit
 
@@ -25,10 +35,14 @@ def read(
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        *(("M", '"M"'), (" M ", '" M "'), ("é\n", '"é\\n"'), ("e\u0301", '"e\u0301"'), ("1", '"1"')),
-        *((JsonNumber("1"), "1"), (JsonNumber("-0"), "0"), (JsonNumber("1.0"), "1"), (JsonNumber("1e0"), "1")),
-        *((JsonNumber("-0.0"), "0"), (JsonNumber("2.5e2"), "250"), (JsonNumber("1e23"), "1" + "0" * 23)),
-        *((True, "true"), ("true", '"true"')),
+        (" M ", '" M "'),
+        ("é\n", '"é\\n"'),
+        ("e\u0301", '"e\u0301"'),
+        ("1", '"1"'),
+        (JsonNumber("-0.0"), "0"),
+        (JsonNumber("2.5e2"), "250"),
+        (JsonNumber("1e23"), "1" + "0" * 23),
+        (True, "true"),
     ],
 )
 def test_a_category_is_a_json_scalar(value: object, text: str) -> None:
@@ -42,13 +56,6 @@ def test_a_category_is_a_json_scalar(value: object, text: str) -> None:
 )
 def test_any_other_value_is_no_category(value: object) -> None:
     assert read(value, scale=Scale.NOMINAL) is None
-
-
-def test_a_cell_is_a_string_without_blanks_around_it() -> None:
-    categories = Categories()
-    found = [read(cell, "csv", categories, scale=Scale.NOMINAL) for cell in (" M\t", "M", "1", "\u00a0M")]
-    assert found == [0, 0, 1, 2]
-    assert categories.texts == ['"M"', '"1"', '"\u00a0M"']
 
 
 @pytest.mark.parametrize("value", ["1", JsonNumber("1")])
@@ -67,8 +74,12 @@ def test_a_category_that_the_taxonomy_lacks_is_a_leaf_or_unusable() -> None:
 @pytest.mark.parametrize(
     ("value", "rank"),
     [
-        *(("low", 0), ("2", 1), (JsonNumber("2"), 1), ("high", 2), ("High", None), (JsonNumber("2.0"), 1)),
-        *((JsonNumber("2.5"), None), (None, None)),
+        ("low", 0),
+        ("2", 1),
+        (JsonNumber("2.0"), 1),
+        ("High", None),
+        (JsonNumber("2.5"), None),
+        (None, None),
     ],
 )
 def test_an_ordinal_value_is_its_rank(value: object, rank: float | None) -> None:
@@ -78,9 +89,12 @@ def test_an_ordinal_value_is_its_rank(value: object, rank: float | None) -> None
 @pytest.mark.parametrize(
     ("value", "form", "unit", "milliseconds"),
     [
-        *(("1970-01-02", "jsonl", None, 86_400_000), (" 1970-01-02\t", "csv", None, 86_400_000)),
-        *((" 1970-01-02", "jsonl", None, None), (JsonNumber("5"), "jsonl", None, None)),
-        *((JsonNumber("1.5"), "jsonl", "s", 1500), ("1.5", "jsonl", "s", None), (" 1,5 ", "csv", "s", 1500)),
+        (" 1970-01-02\t", "csv", None, 86_400_000),
+        (" 1970-01-02", "jsonl", None, None),
+        (JsonNumber("5"), "jsonl", None, None),
+        (JsonNumber("1.5"), "jsonl", "s", 1500),
+        ("1.5", "jsonl", "s", None),
+        (" 1,5 ", "csv", "s", 1500),
         ("1970-01-02", "csv", "s", None),
     ],
 )
@@ -94,57 +108,9 @@ def test_a_time_is_clipped_or_refused_outside_its_bounds() -> None:
     assert read("1970-01-02", scale=Scale.TIME, limits=(0, 1000), clip=False) is None
 
 
-@pytest.mark.parametrize("missing", ["group", "mean"])
-@pytest.mark.parametrize(
-    ("value", "form"), [(None, "jsonl"), (ABSENT, "jsonl"), ("", "jsonl"), ("?", "jsonl"), (" ?\t", "csv"), ("", "csv")]
-)
-@pytest.mark.parametrize("scale", [Scale.NUMERIC, Scale.ORDINAL, Scale.TIME])
-def test_a_missing_value_is_nan_where_the_policy_allows_it(
-    value: object, form: Form, scale: Scale, missing: str
-) -> None:
-    found = read(value, form, scale=scale, missing=missing, order=("?", "x"))
-    assert found is not None
-    assert math.isnan(found)
-    assert read(value, form, scale=scale, order=("?", "x")) is None
-
-
 @pytest.mark.parametrize("value", [" ", "x", True, []])
 def test_any_other_value_is_no_missing_number(value: object) -> None:
     assert read(value, missing="group") is None
-
-
-MISSING_99 = ("", "99", "-1.5", "true", "9,5")
-
-
-@pytest.mark.parametrize(
-    ("settings", "form", "missing", "present"),
-    [
-        ({}, "jsonl", ["99", JsonNumber("99"), JsonNumber("99.0"), JsonNumber("-15e-1")], JsonNumber("98")),
-        ({}, "csv", ["99", " 99.0", "9.9e1", "+99", "9,5"], "98"),
-        ({"scale": Scale.TIME, "unit": "s"}, "jsonl", ["99", JsonNumber("99"), JsonNumber("99.0")], JsonNumber("99.1")),
-        ({"scale": Scale.TIME, "unit": "s"}, "csv", ["99", "099 ", "-1.5"], "99.1"),
-        ({"scale": Scale.TIME}, "jsonl", ["99", JsonNumber("99"), JsonNumber("99.0"), True], "1970-01-02"),
-        ({"scale": Scale.NOMINAL}, "jsonl", ["99", JsonNumber("99"), True, "true"], False),
-        ({"scale": Scale.NOMINAL}, "csv", ["99", " true"], "99.0"),
-        ({"scale": Scale.NOMINAL, "taxonomy": TAXONOMY}, "jsonl", ["99", JsonNumber("99"), True], JsonNumber("1")),
-        ({"scale": Scale.ORDINAL, "order": ("a", 98)}, "jsonl", ["99", JsonNumber("99"), True], JsonNumber("98")),
-    ],
-)
-def test_a_number_or_truth_value_is_missing_if_its_text_is(
-    settings: dict[str, Any], form: Form, missing: list[object], present: object
-) -> None:
-    def read_as(value: object, rule: str) -> float | None:
-        attribute = Attribute("a", Role.QUASI_IDENTIFIER, **settings, missing=rule)  # type: ignore[arg-type]
-        return value_reader(attribute, form, DecimalSign(), MISSING_99, Categories())(value)
-
-    for value in missing:
-        assert read_as(value, "quarantine") is None
-        found = read_as(value, "group")
-        assert found is not None
-        assert math.isnan(found)
-    found = read_as(present, "group")
-    assert found is not None
-    assert math.isfinite(found)
 
 
 def test_a_decimal_comma_is_read_before_a_number_is_compared() -> None:
@@ -152,3 +118,102 @@ def test_a_decimal_comma_is_read_before_a_number_is_compared() -> None:
     reader = value_reader(attribute, "csv", DecimalSign(","), ("-1.5",), None)
     assert math.isnan(reader("-1,50") or 0)
     assert reader("-1,5001") == -1.5001
+
+
+# ---------------------------------------------------------------- published values
+
+
+NAN = math.nan
+TREE = Taxonomy((("a", "north"), ("b", "north"), ("c", "south")), "all")
+
+
+def attribute(scale: Scale, **settings: Any) -> Attribute:
+    return Attribute("a", Role.QUASI_IDENTIFIER, scale=scale, **settings)
+
+
+def nominal(form: Form = "jsonl", *, table: bool = False, **settings: Any) -> PublishedCategories:
+    return PublishedCategories(attribute(Scale.NOMINAL, **settings), form, table=table, missing_values=("", "?"))
+
+
+def coded(published: PublishedCategories, texts: Sequence[str]) -> list[float]:
+    return [NAN if text == "" else published.categories.code(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("values", "mode"),
+    [
+        (['"b"', '"a"', '"b"'], '"b"'),
+        (['"b"', '"a"'], '"a"'),
+        (["true", '"true"'], '"true"'),
+        (['"a"', '"a b"'], '"a b"'),
+        (['"\U0001f41f"', '"\uffff"'], '"\uffff"'),
+    ],
+)
+def test_the_mode_is_published_and_of_equally_frequent_ones_the_smaller_text(values: list[str], mode: str) -> None:
+    one = nominal()
+    assert one.of_members(coded(one, values)) == mode
+
+
+@pytest.mark.parametrize(
+    ("publish", "leaves", "text", "distance"),
+    [
+        ("ancestor", ["Other", "Amer"], '"Other"', 1.0),
+        ("ancestor", ["Other", "Other", "Amer"], '"Other"', 1.5),
+        ("ancestor", ["Amer", "White"], '"Other"', 2.0),
+        ("median", ["Other", "Amer", "White"], '"Other"', 2.0),
+        ("mode", ["Other", "Other", "Amer"], '"Other"', 0.5),
+    ],
+)
+def test_leaf_group_and_root_can_have_one_name(publish: str, leaves: list[str], text: str, distance: float) -> None:
+    tree = Taxonomy((("Other", "Other"), ("Amer", "Other"), ("White", "W")), "Other")
+    one = nominal(taxonomy=tree, publish=publish, unknown="quarantine")
+    values = coded(one, leaves)
+    assert one.of_members(values) == text
+    assert one.total_distance(values, text) == distance
+    assert one.allows(text)
+    assert ('"Other"' in one.inner_nodes) == (publish != "mode")
+
+
+@pytest.mark.parametrize("missing", ["group", "mean"])
+def test_the_distance_of_a_cluster_that_publishes_none_is_its_number_of_values(missing: str) -> None:
+    grade = PublishedRanks(attribute(Scale.ORDINAL, order=(1, 2, 3), missing=missing), "jsonl")
+    assert grade.total_distance([0.0, 2.0, NAN, NAN], "null") == 2.0
+    assert grade.total_distance([0.0, 2.0, NAN], "1") == 2.0
+
+
+ORDER = attribute(Scale.ORDINAL, order=("low", 2, "2 or more"))
+BOUNDED = attribute(
+    Scale.TIME, time_step=TimeStep(1, "month"), bounds=(0.0, 2.6e9), limits=(0.0, 2.6e9), missing="group"
+)
+
+
+@pytest.mark.parametrize(
+    ("published", "value", "is_allowed", "is_inside"),
+    [
+        (PublishedRanks(ORDER, "jsonl"), "low", True, True),
+        (PublishedRanks(ORDER, "jsonl"), "Low", False, True),
+        (PublishedRanks(ORDER, "jsonl"), JsonNumber("2"), True, True),
+        (PublishedRanks(ORDER, "csv"), "2", True, True),
+        (PublishedRanks(ORDER, "jsonl"), None, False, True),
+        (PublishedTimes(BOUNDED, "jsonl"), "1970-02-01", True, True),
+        (PublishedTimes(BOUNDED, "jsonl"), "1970-03-01", True, False),
+        (PublishedTimes(BOUNDED, "jsonl"), "1970-02-02", False, True),
+        (PublishedTimes(BOUNDED, "csv"), "", True, True),
+        (PublishedTimes(BOUNDED, "jsonl"), "", False, True),
+        (nominal(), True, True, True),
+        (nominal(), JsonNumber("7.0"), False, True),
+        (nominal(), None, False, True),
+        (nominal(), "?", False, True),
+        (nominal(), [], False, True),
+        (nominal(missing="group"), None, True, True),
+        (nominal(taxonomy=TREE, publish="ancestor", unknown="quarantine"), "north", True, True),
+        (nominal(taxonomy=TREE, publish="ancestor", unknown="quarantine"), "x", False, True),
+        (nominal(taxonomy=TREE, publish="ancestor"), JsonNumber("1"), False, True),
+        (nominal(taxonomy=TREE, publish="mode", unknown="quarantine"), "north", False, True),
+    ],
+)
+def test_only_values_that_the_policy_allows_are_accepted(
+    published: PublishedValues, value: object, *, is_allowed: bool, is_inside: bool
+) -> None:
+    text = published.text_of(value)
+    assert (published.allows(text), published.within_bounds(text)) == (is_allowed, is_inside)

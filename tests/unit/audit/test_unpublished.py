@@ -1,4 +1,4 @@
-"""Records that were not published: dropped ones are found, and those that could not be released are not accused."""
+"""Records that were not published, and the delay of those that were, in releases of Shoal itself."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from oracle.naive_release import broken
 from shoal.audit import Verdict
+from shoal.errors import ConfigError
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from support.judged_runs import judged, released, write_lines
 from support.making import SUBJECT, policy_of, quasi
@@ -31,9 +34,12 @@ def without_policy(line: str) -> dict[str, Any]:
 class World:
     """The files of one run."""
 
-    def __init__(self, folder: Path, policy: Policy, people: Sequence[object]) -> None:
+    def __init__(self, folder: Path, policy: Policy, people: Sequence[object], *, every: int = 1) -> None:
+        """Release random records of these people; of ``every`` lines one is a record, and the others do not fit."""
         chance = random.Random(3)
-        lines = [{"who": who, "x": chance.randint(0, 1000), "n": number} for number, who in enumerate(people)]
+        lines: list[dict[str, Any]] = []
+        for number, who in enumerate(people):
+            lines += [{"who": who, "x": chance.randint(0, 1000), "n": number}, *[{}] * (every - 1)]
         self.policy = policy
         self.paths = released(folder, policy, "".join(f"{json.dumps(line)}\n" for line in lines))
         # Tests also judge by other policies.
@@ -61,17 +67,6 @@ class World:
 
     def state(self, **fields: Any) -> None:
         self.write("summary", [json.loads(self.paths["summary"].read_text()) | fields])
-
-
-def test_records_that_are_dropped_with_their_evidence_are_missing(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(), range(200))
-    assert [world.verify(*given).exit_code for given in ((), ("summary",), ("quarantine",))] == [0, 0, 0]
-    world.keep_clusters(16)
-    for given in ((), ("quarantine",)):
-        verdict = world.verify(*given)
-        assert broken(verdict) == {"complete"}
-        assert verdict["complete"].failed > 120
-    assert world.verify(partial=True).exit_code == 0
 
 
 def test_a_record_is_suppressed_only_if_too_few_subjects_had_arrived_at_its_expiry(tmp_path: Path) -> None:
@@ -107,15 +102,6 @@ def test_a_running_release_holds_at_most_delta_records(tmp_path: Path) -> None:
     assert broken(world.verify()) == {"complete"}
 
 
-def test_nothing_is_held_if_the_summary_says_so(tmp_path: Path) -> None:
-    world = running(tmp_path, 111)
-    rows = len(world.read("released"))
-    world.write("summary", [{"records_in": 111, "released": rows, "held": 111 - rows}])
-    assert world.verify("summary").exit_code == 0
-    world.write("summary", [{"records_in": 111, "released": rows, "held": 0}])
-    assert broken(world.verify("summary")) == {"complete"}
-
-
 def test_after_a_flush_nothing_is_held(tmp_path: Path) -> None:
     world = World(tmp_path, settings(), range(200))
     evidence = [json.loads(line) for line in world.read("evidence")]
@@ -129,19 +115,6 @@ def test_after_a_flush_nothing_is_held(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- options
-
-
-def test_a_time_limit_makes_suppressions_claims(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(stream={"max_delay_s": 60}), range(200))
-    assert world.verify().claimed == ()
-    world.keep_clusters(16)
-    released = {offset for line in world.read("evidence") for offset in json.loads(line)["offsets"]}
-    missing = [offset for offset in range(200) if offset not in released]
-    assert world.verify().exit_code == 1  # most of them were held with many others
-    # The last two could have been suppressed by the time limit, or the end.
-    world.refer("suppressed", missing[-2:])
-    verdict = world.verify("quarantine", partial=True)
-    assert verdict.exit_code == 0
 
 
 def test_a_quota_explains_exactly_the_records_above_it(tmp_path: Path) -> None:
@@ -242,36 +215,62 @@ def test_a_rejection_by_the_clock_that_files_do_not_show_is_undecided(
     assert remedy in verdict.undecided[0]
 
 
-def test_disputed_rejections_leave_the_delay_undecided(tmp_path: Path) -> None:
-    # 30 messages, each between two released ones, would take 10 records beyond the delay.
-    verdict = with_record_dated_ahead(tmp_path, None, count=30)
-    assert verdict.exit_code == 2
-    assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
-    assert "referenced as rejected" in verdict["delay"].note
+# ---------------------------------------------------------------- the delay
 
 
-def test_a_flush_of_a_service_may_suppress_and_is_told_as_claimed(tmp_path: Path) -> None:
-    # 50 subjects, a drain that suppresses the last two of them, and 50 more.
-    first = World(tmp_path, settings(), range(50))
-    lines, rows, evidence = (first.read(name) for name in ("original", "released", "evidence"))
-    second = World(tmp_path, settings(), range(52, 102))
-    moved = [json.loads(line) for line in second.read("evidence")]
-    for cluster in moved:
-        cluster["offsets"] = [offset + 52 for offset in cluster["offsets"]]
-        cluster["cluster"] += len(evidence)
-    two = [json.dumps({"who": who, "x": 5, "n": who}) for who in (200, 201)]
-    second.write("original", [*lines, *two, *second.read("original")])
-    second.write("released", [*rows, *second.read("released")])
-    second.write("evidence", [*evidence, *map(json.dumps, moved)])
-    second.refer("suppressed", [50, 51])
-    assert broken(second.verify("quarantine")) == {"suppressed"}  # a file has no flush before its end
-    exported(second, [None] * 102)
-    verdict = second.verify("quarantine")
+@pytest.mark.parametrize("release", ["cluster", "ordered"])
+@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
+def test_a_delay_of_delta_holds_and_one_more_is_broken(tmp_path: Path, rule: str, release: str) -> None:
+    stream = {"rule": rule, "release": release}
+    world = World(tmp_path, settings(20, 4, stream=stream), range(200))
+    verdict = world.verify()
     assert verdict.exit_code == 0, verdict.text()
-    assert verdict.claimed[0].startswith(
-        "2 records suppressed because of a flush or the size of the offset metadata, as the quarantine states"
-    )
-    assert verdict.claimed[0].endswith("and not that it is so (needs at least 1 such decision)")
-    second.write("quarantine", [])
-    assert broken(second.verify("quarantine")) == {"complete"}
-    assert second.verify().exit_code == 2
+    worst = 19 if rule == "block" else 20
+    assert verdict["delay"].worst == worst
+    shorter = settings(worst - 1, 4, stream=stream)
+    assert "delay" in broken(world.verify(policy=shorter))
+    assert "delay" in broken(world.verify(policy=shorter, partial=True))
+
+
+@pytest.mark.parametrize("quota", [{}, {"per_subject": {"max": 1, "window": 1000}}])
+def test_only_admitted_records_count_for_the_delay(tmp_path: Path, quota: dict[str, Any]) -> None:
+    # Two of three lines do not fit the policy, or every second record is above the quota.
+    people = [number // 2 if quota else number for number in range(200)]
+    verdict = World(tmp_path, settings(20, 4, **quota), people, every=1 if quota else 3).verify()
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict["delay"].worst == 20
+    assert verdict.counts["rows"] == (100 if quota else 200)
+
+
+# ---------------------------------------------------------------- the order of the input
+
+
+def ordered(**stream: Any) -> Policy:
+    return settings(20, 4, stream={"release": "ordered"} | stream)
+
+
+def test_the_last_clusters_of_a_part_may_be_unfinished(tmp_path: Path) -> None:
+    world = World(tmp_path, ordered(), range(200))
+    world.write("released", world.read("released")[:120])
+    verdict = world.verify(partial=True)
+    assert verdict.exit_code == 0
+    assert any("are not yet released" in check.note for check in verdict.checks)
+    assert "nothing_missing" in broken(world.verify())
+
+
+def test_byte_order_and_own_positions_are_told_apart(tmp_path: Path) -> None:
+    plain, revealing = ordered(), ordered(reveal_order=True)
+    assert "own_position" in broken(World(tmp_path, plain, range(200)).verify(policy=revealing))
+    assert "byte_order" in broken(World(tmp_path, revealing, range(200)).verify(policy=plain))
+
+
+def test_an_ordered_release_without_evidence_is_undecided(tmp_path: Path) -> None:
+    verdict = judged(ordered(), World(tmp_path, ordered(), range(200)).paths)
+    assert verdict.exit_code == 2
+    assert any("--evidence" in reason for reason in verdict.undecided)
+
+
+def test_a_followed_file_cannot_be_released_in_order(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--follow: cannot keep stream\.release: ordered"):
+        run_pipe(ordered(), Files(str(tmp_path / "in.csv"), str(tmp_path / "out.csv")), Event())
+    assert not (tmp_path / "out.csv").exists()

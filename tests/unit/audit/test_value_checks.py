@@ -44,15 +44,11 @@ def checked(
 @pytest.mark.parametrize(
     ("clusters", "failed"),
     [
-        ([['"a"', '"b"', '"c"']], 0),
         ([['"a"', '"b"', '"b"']], 1),
         ([['"a"', '"a "', '" a"', '"b"']], 1),  # blanks make no other value
         ([["1", "1.0", '"1"', '"1.00"', '"1e0"']], 1),
-        ([["1", "true", "0"]], 0),
         ([["true", '"true"', "1"]], 1),
         ([["null", '""', '" "', '"a"']], 1),  # missing is one value
-        ([["null", '"b"', '"a"']], 0),
-        ([['"\\u00e9"', '"e\\u0301"', '"a"']], 1),
         ([['"a"', '"b"', '"c"'], ['"a"', '"a"', '"b"'], ['"c"', '"c"', '"c"']], 2),
     ],
 )
@@ -68,14 +64,6 @@ def test_the_verdict_names_p_sensitive_k_anonymity() -> None:
     assert "with k = 3 also called p-sensitive k-anonymity, p = 2" in check.claim
     assert check.worst == 2
     assert "p-sensitive" not in checked({"k": 2, "l": 3}, ['"a"', '"b"', '"c"'])["diversity"].claim
-    assert checked({"l": 2}, ['"a"', '"b"'])["diversity"].status == "holds"
-
-
-def test_the_default_share_beside_distinct_l_is_checked() -> None:
-    found = checked({"l": 2}, ['"a"', '"a"', '"b"'], ['"a"', '"b"'])
-    assert found["diversity"].status == "holds"
-    assert (found["value_share"].failed, found["value_share"].places) == (1, (0,))
-    assert found["value_share"].worst == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +71,10 @@ def test_the_default_share_beside_distinct_l_is_checked() -> None:
     [
         ({"entropy": 2}, ['"a"', '"b"'], True, 2.0),
         ({"entropy": 2}, ['"a"', '"b"', '"b"'], False, 3 / 2 ** (2 / 3)),
-        ({"entropy": 2}, ['"a"', '"b"', '"b"', '"c"'], True, 2 * 2**0.5),
         ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"'], False, 2.0),  # 2 < 2 * 1 does not hold
         ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"', '"c"'], True, 1.0),
         ({"recursive": [1.1, 2]}, ['"a"'] * 11 + ['"b"'] * 10, False, 1.1),  # the float64 of 1.1 is above 11/10
         ({"recursive": [9, 3]}, ['"a"', '"b"'], False, None),  # fewer than three values
-        ({"recursive": [1.5, 2]}, ['"a"', '"a"', '"b"', '"b"'], True, 1.0),
         ({"recursive": [0.5, 2]}, ['"a"', '"b"', '"c"'], False, 0.5),  # 1 < 0.5 * 2 does not hold
     ],
 )
@@ -126,19 +112,15 @@ def test_the_limit_of_a_share_is_kept_exactly() -> None:
         # Cumulative shares 1/2, 1, 1 against 1/4, 1/2, 3/4: differences 1/4, 1/2, 1/4 over three steps.
         ("integer", (["1", "2"], ["3", "4"]), 1 / 3),
         ("integer", (["1", "4"], ["2", "3"]), 1 / 6),
-        ("number", (["0.5", "1e3"], ["0.5", "1e3"]), 0.0),
         ("integer", (["7", "7"], ["7"]), 0.0),
         ("integer", (["null", "1"], ["1", "1"]), 0.25),
         ("integer", (["9007199254740992"] * 2, ["9007199254740993"] * 2), 0.5),
-        ("any", (["1", "2"], ["3", "4"]), 1 / 3),
         ("any", (['"1"', '" 2"'], ['"3"', '"4"']), 1 / 3),
         ("any", (['"01"', '" 2"'], ['"+3"', '"4."']), 1 / 3),
         ("any", (["1", "2"], ['"x"', "4"]), 0.5),
         ("any", (["true", "true"], ["1", "1"]), 0.5),
-        ("string", (['"a"', '"a"'], ['"b"', '"b"']), 0.5),
         ("string", (['"a"', '"a"'], ['"a "', '" a"']), 0.0),
         ("string", (['"a"', '"b"'], ['"a"', '"b"', '"c"', '"c"']), 1 / 3),
-        ("boolean", (["true", "false"], ["true", "false"]), 0.0),
     ],
 )
 def test_the_worst_distance_is_the_largest_of_a_cluster(
@@ -148,22 +130,6 @@ def test_the_worst_distance_is_the_largest_of_a_cluster(
     assert check.worst == pytest.approx(distance, abs=1e-12)
     assert (check.status, check.examined) == ("holds", len(clusters))
     assert check.claim == "no confidential attribute of a cluster is farther than 0.9 from the table"
-
-
-def test_a_cluster_farther_than_t_is_listed() -> None:
-    clusters = ["1", "2"], ["1", "2"], ["2", "2"]
-    # 1 has a share of 1/3 in the release, 1/2 in the first two clusters and none in the last.
-    check = checked({"t": 0.2}, *clusters, type="integer")["closeness"]
-    assert (check.status, check.failed, check.places) == ("broken", 1, (2,))
-    assert checked({"t": 1 / 3}, *clusters, type="integer")["closeness"].status == "holds"
-    assert checked({"t": 0.33}, *clusters, type="integer")["closeness"].status == "broken"
-
-
-def test_without_clusters_nothing_is_examined() -> None:
-    found = checked({"t": 0.2, "l": 2}, type="integer")
-    assert {name: check.status for name, check in found.items()} == dict.fromkeys(
-        ("diversity", "value_share", "closeness"), "not examined"
-    )
 
 
 def test_in_a_table_the_distance_follows_the_scale() -> None:
@@ -185,9 +151,7 @@ def test_in_a_table_the_distance_follows_the_scale() -> None:
 @pytest.mark.parametrize(
     ("reference", "attribute", "cluster", "distance"),
     [
-        ("a,0.5\nb,0.5\n", {}, ['"a"', '"a"', '"b"', '"x"'], 0.25),
         ("a,0.5\nb,0.25\n,0.25\n", {}, ['"a"', "null", '""', '" a "'], 0.25),
-        ("1,0.5\n3,0.5\n", {}, ["1", '"1.0"', "3", '"0.3e1"'], 0.0),
         ("1,0.5\n3,0.5\n", {}, ["2", "2", "2.01", "9"], 0.0),  # 2 belongs to 1, the lower of two
         ("0.1,0.5\n0.3,0.5\n", {}, ["0.2", "0.3"], 0.0),  # as float64, 0.3 - 0.2 is less than 0.2 - 0.1
         ("1,0.5\n3,0.5\n", {}, ["null", '""', "3", "3"], 0.0),  # missing belongs to the lowest
@@ -199,10 +163,8 @@ def test_in_a_table_the_distance_follows_the_scale() -> None:
             ['"mid"', '"high"'],
             (0.5 + 0.0 + 0.5) / 3,
         ),
-        ("I21,0.5\nJ18,0.5\n", {"scale": "nominal", "taxonomy": TREE}, ['"I50"', '"J18"'], 0.25),
         ("I21,0.5\nJ18,0.5\n", {"scale": "nominal", "taxonomy": TREE}, ['"Z99"', '"J18"'], 0.5),
         ("I21,0.5\n,0.5\n", {"scale": "nominal", "taxonomy": TREE}, ["null", '"I21"'], 0.0),
-        ("true,0.5\nfalse,0.5\n", {"type": "boolean"}, ["true", "true"], 0.5),
         ("007,0.5\n7,0.5\n", {"type": "string"}, ['"007"', '"007"'], 0.5),
         # An ordered distance would be less than 1.
         ("1,0.5\nx,0.5\n", {}, ["2"], 1.0),
@@ -214,12 +176,6 @@ def test_clusters_are_compared_with_the_reference(
     check = checked({"t": 0.99}, cluster, reference=reference, folder=tmp_path, **attribute)["closeness"]
     assert check.worst == pytest.approx(distance, abs=1e-12)
     assert "from the reference of the policy in ill (" in check.claim
-
-
-def test_the_claim_names_the_distance(tmp_path: Path) -> None:
-    check = checked({"t": 0.5}, ["1"], reference="1,0.5\n2,0.5\n", folder=tmp_path)["closeness"]
-    assert check.claim == "no cluster is farther than 0.5 from the reference of the policy in ill (ordered distance)"
-    assert (check.status, check.worst) == ("holds", 0.5)
 
 
 def test_only_protected_attributes_are_checked() -> None:
@@ -255,12 +211,10 @@ def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = Non
 @pytest.mark.parametrize(
     ("privacy", "values", "found"),
     [
-        ({"l": 2, "max_value_share": 1}, "abcd", False),
         ({"l": 2, "max_value_share": 1}, "aabbcc", False),  # two of one value are not yet three people
         ({"l": 2, "max_value_share": 1}, "aaab", True),
         ({"l": 3, "max_value_share": 1}, "aabb", True),
         ({"l": 3, "max_value_share": 1}, "abcde", False),
-        ({"l": 2}, "abcd", False),
         ({"l": 2}, "aabcd", True),  # two of three records have one value
         ({"max_value_share": 0.7}, "aabcd", False),
         ({"t": 0.9}, "abcd", True),

@@ -47,37 +47,6 @@ L = {"l": 2, "max_value_share": 0.6}
 
 
 @pytest.mark.parametrize(
-    ("stated", "place"),
-    [
-        *(({"l": {"min": 3}, "value_share": {"max": 0.5}}, None), ({"l": {"min": 4}}, "l.min")),
-        *(({"l": {"min": 2}}, "l.min"), ({"value_share": {"max": 0.25}}, "value_share.max")),
-        ({"value_share": {"max": None}, "l": {}}, None),
-    ],
-)
-def test_the_smallest_l_and_the_largest_share_are_recomputed(
-    tmp_path: Path, stated: dict[str, Any], place: str | None
-) -> None:
-    found = verdict(tmp_path, stated, L)
-    assert found["accounts"].places == (() if place is None else (place,))
-    assert found.exit_code == (1 if place else 0), found.text()
-
-
-@pytest.mark.parametrize(
-    ("emd", "place"),
-    [
-        # Shares 0.35, 0.25, 0.2, 0.1, 0.1. First cluster: 2 flu, cold, gout; second: 2 flu, cold, gout.
-        ({"mean": 0.2, "max": 0.2}, None),
-        ({"mean": 0.2, "max": 0.1}, "emd.ill.max"),
-        ({"mean": 0.1, "max": 0.2}, "emd.ill.mean"),
-    ],
-)
-def test_the_distances_of_a_stream_are_recomputed(tmp_path: Path, emd: dict[str, float], place: str | None) -> None:
-    reference: dict[str, Any] = {"reference": str(REFERENCES / "ills.csv")}
-    found = verdict(tmp_path, {"emd": {"ill": emd}}, {"t": 0.45}, **reference)
-    assert found["accounts"].places == (() if place is None else (place,))
-
-
-@pytest.mark.parametrize(
     ("stated", "places"),
     [
         ({"emd": {"mean": 0.0, "max": 0.0}, "emd_of": {"ill": {"mean": 0.0, "max": 0.0}}}, ()),
