@@ -302,10 +302,10 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
     content = Unwrapper(policy).find(message)
     if isinstance(content, FaultReason):
         return {}, message, RecordFault(content)
-    fields = _decode(content) if isinstance(content, bytes) else None
-    if not isinstance(content, bytes) or not isinstance(fields, dict):
+    record = _decode(content) if isinstance(content, bytes) else None
+    if not isinstance(content, bytes) or not isinstance(record, dict):
         return {}, message, RecordFault(_ENVELOPE_FAULTS[policy.unwrap][0])
-    return fields, content, None
+    return record, content, None
 
 
 def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault | None:

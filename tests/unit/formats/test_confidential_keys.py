@@ -149,3 +149,8 @@ def test_a_table_can_be_compared_with_its_own_values(tmp_path: Path) -> None:
     assert (texts.distance, texts.shares.tolist()) == ("equal", [2, 1, 0])
     with pytest.raises(ParameterError, match="reference"):
         ReferenceBins(attribute, policy.missing_values)
+
+
+def test_truth_values_are_no_numbers(tmp_path: Path) -> None:
+    keys = keys_of(tmp_path, "type: any")
+    assert keys.keys([True, False, 1, 0, "true"]) == ["true", "false", "1", "0", "true"]

@@ -257,3 +257,9 @@ def test_faults_of_fields_of_type_json(text: str, reason: str, remedy: str) -> N
     counter = RefusalCounter()
     counter.add("invalid", faults)
     assert counter.remedy() == (remedy or UNKNOWN)
+
+
+def test_a_nested_field_of_type_json_has_its_fault() -> None:
+    policy = policy_of({"x": quasi(), "codes": JSON_FIELD | {"from": 'a."b'}}, unwrap="debezium")
+    message = b'{"before":null,"after":{"x":1,"a":{"\\"b":[1e999]}},"op":"c"}'
+    assert [fault.kind for fault in find_json_faults(policy, message)] == ["codes: not of type json"]

@@ -242,6 +242,7 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
     assert streamed["privacy"].startswith("rule block keeps this, as every rule does")
     recursive = explain(policy(tmp_path, privacy="l: {recursive: [2, 3]}"))
     assert recursive["privacy.l"] == "recursive (c, l)-diversity, c = 2, l = 3, for ill and pay"
+    assert explain(policy(tmp_path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -288,3 +289,8 @@ def test_advice_compares_a_reference_with_a_taxonomy_by_value(tmp_path: Path) ->
     for t in ("0.25", "0.3"):
         told = list(advise(policy(tmp_path, attribute, privacy=f"t: {t}")))
         assert not any("not in its taxonomy" in sentence or "has at least" in sentence for sentence in told)
+
+
+def test_a_common_setting_is_not_advised_against(tmp_path: Path) -> None:
+    told = list(advise(policy(tmp_path, "type: string", "type: string", "l: 3")))
+    assert all(sentence.startswith("subject: every_record") for sentence in told)

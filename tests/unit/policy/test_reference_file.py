@@ -82,6 +82,7 @@ def test_shares_are_divided_by_their_sum(tmp_path: Path) -> None:
         ("value,share\na,b,0.5\nc,0.5\n", "line 2: has 3 cells"),
         ("value,share\na,0.5\n\nb,half\n", "line 4: the share must be a number"),
         ("value,share\na,50%\nb,50%\n", "not a percentage"),
+        ("value;share\na;0,5\nb;0,5\n", "with a point and no comma"),
         ("value,share\na,0.5\nb,-0.5\n", "line 3: the share must be from 0 to 1"),
         ("value,share\na,NaN\nb,1\n", "line 2: the share must be a number"),
         ("value,share\na,0.5\nb,0.3\n", "add up to 1 within 1e-06, and add up to 0.8"),
