@@ -217,7 +217,7 @@ class JsonLinesReader:
 
 
 class Utf8Stream:
-    """Converts a stream to UTF-8 as bytes arrive; what cannot be decoded becomes the byte FF, as in no UTF-8 text."""
+    """Converts a stream to UTF-8 as bytes arrive; what cannot be decoded becomes the byte FF, which UTF-8 lacks."""
 
     def __init__(self, stream: BinaryIO, encoding: str, name: str = "input") -> None:
         self._read = _reader_of(stream)

@@ -115,7 +115,7 @@ class EnvelopeReader:
 class Unwrapper:
     """Finds the record in a message of Debezium, Kafka Connect or CloudEvents, or why the message has none.
 
-    The whole message must be strict JSON. Cost: about 5 µs for a message of 500 bytes.
+    The whole message, with its envelope, must be strict JSON. Cost: about 5 µs for a message of 500 bytes.
     """
 
     def __init__(self, policy: Policy) -> None:

@@ -86,10 +86,7 @@ JSON_CASES: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = [
     (NOMINAL | GROUP, [(None, None), ("", None), ("?", '"?"'), (" ", '" "'), *invalid(1.5, ["a"])]),
     (
         ORDINAL,
-        [
-            *(("low", 0), (2, 1), ("2", 1), ("high", 2), (2.0, 1)),
-            *invalid("Low", 3, 2.5, 0, True, " low", None, ""),
-        ],
+        [*(("low", 0), (2, 1), ("2", 1), ("high", 2), (2.0, 1)), *invalid("Low", 3, 2.5, 0, True, " low", None, "")],
     ),
     (ORDINAL | GROUP, [("low", 0), (None, None), ("", None), ("none", INVALID)]),
     (ORDINAL | {"order": ["true", "false"]}, [(True, 0), ("true", 0), (False, 1)]),

@@ -110,10 +110,7 @@ def test_what_exceeds_a_limit_is_named(
             "attributes: {age: {role: quasi_identifier}, id: {role: identifier, subject: yess}}\nprivacy: {k: 3}\n",
             {"attributes.id.subject"},
         ),
-        (
-            "attributes: {age: {role: quasi_identifier}}\nprivacy: {k: 3}\nsubject: every\n",
-            {"subject"},
-        ),
+        ("attributes: {age: {role: quasi_identifier}}\nprivacy: {k: 3}\nsubject: every\n", {"subject"}),
         (
             "attributes: {age: {role: quasi_identifier, weight: no}}\nprivacy: {k: 3}\n",
             {"attributes.age.weight", "attributes"},

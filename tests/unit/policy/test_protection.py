@@ -261,10 +261,7 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
             "attributes.ill: a cluster within privacy.t of its reference has at least 10 records",
         ),
         (
-            {
-                "ill": "reference: ill.csv, scale: nominal, taxonomy: {x: [flu, cold], y: [mumps]}",
-                "privacy": "t: 0.01",
-            },
+            {"ill": "reference: ill.csv, scale: nominal, taxonomy: {x: [flu, cold], y: [mumps]}", "privacy": "t: 0.01"},
             "attributes.ill: a cluster within privacy.t of its reference has at least 10 records",
         ),
         (

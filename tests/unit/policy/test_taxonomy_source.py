@@ -216,10 +216,7 @@ def test_a_missing_file_in_place_of_that_of_the_policy_is_named_as_given(absent:
 
 @pytest.mark.parametrize(
     ("taxonomy", "name", "words"),
-    [
-        ("[a, b]", "jobs", "name one of those that have one: attributes.job"),
-        ("", "job", "no attribute has one"),
-    ],
+    [("[a, b]", "jobs", "name one of those that have one: attributes.job"), ("", "job", "no attribute has one")],
 )
 def test_a_file_for_an_attribute_without_taxonomy_is_answered_with_those_that_have_one(
     taxonomy: str, name: str, words: str, tmp_path: Path
