@@ -1,8 +1,7 @@
 """`Block`: decoded records as arrays; the columns of all formats, and the steps from them to a block.
 
-A column is parsed at once if all its cells are plain. Only a column with another cell is parsed cell by cell. The
-decoders of all formats share this module, so that equal content gives equal blocks. The ``describe`` functions say what
-is wrong with a value.
+The decoders of all formats share this module, so that equal content gives equal blocks. A column is parsed at once if
+all its cells are plain. The ``describe`` functions say what is wrong with a value.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ __all__ = [
     "describe_converted",
     "describe_json",
     "describe_missing",
-    "describe_type",
     "json_or_mismatch",
     "parse_values",
     "reject_unless",
@@ -293,11 +291,9 @@ class BlockBuilder:
         return clipped
 
     def _hash_subjects(self, candidates: ParsedRecords) -> Int64Vector:
-        """Return a hash per subject: Python's own (SipHash), whose random key is specific to the process.
-
-        A collision makes two people count as one subject: clusters become larger, and k-anonymity holds.
-        """
+        """Return a hash per subject: Python's own (SipHash), whose random key is specific to the process."""
         if candidates.subjects is not None:
+            # A collision makes two people count as one: clusters become larger, and k-anonymity holds.
             return np.fromiter(map(hash, candidates.subjects), np.int64, len(candidates))
         first = self._next_subject
         self._next_subject += len(candidates)
@@ -344,10 +340,9 @@ def stack_columns(columns: Sequence[ScaleColumn], n: int) -> tuple[Float64Matrix
 
 
 def parse_values(cells: Sequence[str], kind: FieldType) -> tuple[Sequence[Any], bool]:
-    """Parse a column of an unchanged field; return the values, and whether none is `MISMATCH`.
+    """Parse a column of an unchanged field; return the values, and whether none is `MISMATCH` (of another type).
 
-    The values are the unchanged texts for types string and any; else int, float or bool, None for an empty cell, and
-    `MISMATCH` for a cell of another type. Integers are exact. A cell of type json becomes its `canonical_json`.
+    An empty cell is None, except for types string and any. Integers are exact. Json becomes `canonical_json`.
     """
     if kind in {"string", "any"}:
         return cells, True
@@ -381,11 +376,6 @@ def describe_converted(reader: ScaleReader, value: float) -> str:
     if reader.has_missing_numbers and np.isnan(value):
         return describe_missing(reader.attribute, FaultReason.MISSING_VALUE)
     return describe_clustered(reader.attribute, value)
-
-
-def describe_type(kind: FieldType) -> str:
-    """Return that a value of an unchanged field does not have its type."""
-    return FaultReason(f"not of type {kind}")
 
 
 def describe_json(attribute: Attribute, text: bytes) -> str:

@@ -71,10 +71,7 @@ class ConfidentialKeys:
         self._cache: dict[str, Key] = {}
 
     def keys(self, column: Sequence[Any]) -> list[Key]:
-        """Return the keys of typed values, as in `Block.unchanged_columns`: str, int, float, bool or None.
-
-        Cost: about 0.1 µs for a text that occurs often, and 1 µs for any other value.
-        """
+        """Return the keys of typed values. Cost: 0.1 µs for a text that occurs often, and 1 µs for any other value."""
         cache = self._cache
         if len(cache) > _CACHED_TEXTS:
             cache.clear()
@@ -126,23 +123,18 @@ class ReferenceBins:
     """The bins of a reference: each key of a record has one, and each bin has a share.
 
     ``counts`` are records per key, in place of the reference of the policy: a table can be compared with its own
-    values. If the policy leaves the distance open, it is then ordered if all values are numbers or missing, and else
-    equal. ParameterError if the attribute has no reference, or an ordered one with a value that is not a number.
+    values. ParameterError if the attribute has no reference, or an ordered one with a value that is not a number.
 
     ``shares``, shape (b,), are the shares of the bins; 0 for a value that the reference does not list. ``paths``, shape
-    (b, levels), are for the hierarchical distance: the node of each bin at each level of the taxonomy, the leaf first.
-    Nodes of one level are numbered from 0; equal numbers at two levels are two nodes. The bins below one node follow
-    one another. For other distances there are no levels.
-
-    Bins depend on the content of the policy only, not on the order of the rows of its files.
+    (b, levels), are for the hierarchical distance: the node of each bin at each level of the taxonomy, the leaf first,
+    numbered from 0 at each level. The bins below one node follow one another.
 
     - Ordered numbers: one bin per listed number, lowest first, after the bin of a missing value if it is listed.
       Another number has the bin of the nearest one, of the lower one if two are equally near. A missing value that is
       not listed has the lowest bin. A text that is not a number has none (`NO_BIN`).
     - Ordered categories: one bin per category of the order, listed or not. A missing value that is not listed has the
       bin of the lowest listed category. A text that is not a category has none.
-    - Equal: one bin per listed value, and a last one, with share 0, for all other values. Whether these share a bin or
-      not, the distance of two distributions is the same.
+    - Equal: one bin per listed value, and a last one, with share 0, for all other values.
     - Hierarchical: one bin per leaf of the taxonomy, one per listed value that the taxonomy lacks, and a last one for
       all other values. The latter, and a missing value, are leaves of their own directly below the root.
     """
@@ -238,10 +230,7 @@ class ProtectedReader:
         ]
 
     def read(self, unchanged_columns: Sequence[Sequence[Any]], count: int) -> tuple[ProtectedValues, BoolVector]:
-        """Return the values of records, and which records have values that the references can place.
-
-        Cost: about 0.2 µs per value.
-        """
+        """Return the values of records, and which records have values that the references can place."""
         numbers = np.empty((count, len(self._columns)), np.int64)
         keys_of_columns: list[list[Key]] = []
         are_placed = np.ones(count, np.bool_)

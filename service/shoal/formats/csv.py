@@ -29,7 +29,6 @@ from shoal.formats.block import (
     describe_converted,
     describe_json,
     describe_missing,
-    describe_type,
     parse_values,
     reject_unless,
     stack_columns,
@@ -120,9 +119,8 @@ class CsvDecoder:
     def decode(self, messages: Sequence[CsvCells]) -> Block:
         """Return the accepted records, and index and reason of each rejected one.
 
-        ``undecodable``: None. ``too_large``: the unchanged fields are longer than ``max_bytes``, or a category than its
-        limit. ``invalid``: the record does not fit the policy, it equals the header, or a cell contains another record.
-        The content of cells raises no error. Cost: about 0.1 µs per cell.
+        A record is also invalid if it equals the header, or a cell contains another record. The content of cells raises
+        no error. Cost: about 0.1 µs per cell.
         """
         rejected: list[tuple[int, Reason]] = []
         index, records = [], []
@@ -144,10 +142,7 @@ class CsvDecoder:
         return self._builder.build(self._candidates(index, columns, rejected), rejected)
 
     def explain(self, cells: CsvCells) -> list[RecordFault]:
-        """Return why a record was rejected: one fault for each field, or one for the whole record; never empty.
-
-        Cost: about 2 µs per field.
-        """
+        """Return why a record was rejected: one fault for each field, or one for the whole record; never empty."""
         if cells is None:
             return [RecordFault(FaultReason.NOT_CSV)]
         if len(cells) != self._width:
@@ -166,12 +161,10 @@ class CsvDecoder:
         return found or [RecordFault(FaultReason.UNKNOWN)]
 
     def _find_headers(self, columns: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indexes of the records that equal the header, but for blanks and tabs around the cells.
+        """Return the indexes of the records that equal the header, but for blanks, tabs and a byte order mark.
 
-        A file that was appended to or joined from several files has such records. Their values are valid wherever the
-        policy accepts any text; released, each would count as a person. A byte order mark before the first cell is
-        ignored: each of the joined files can begin with one. Cost: about 10 ns per record, and 100 ns if a cell
-        contains the longest name.
+        Files that were joined have such records. Released, each would count as a person. Cost: about 10 ns per record,
+        and 100 ns if a cell contains the longest name.
         """
         around = f"{BLANKS}{_BYTE_ORDER_MARK}{self._policy.csv.quote}"
         name, cells = self._header[self._longest].strip(around), columns[self._longest]
@@ -190,9 +183,8 @@ class CsvDecoder:
     def _find_embedded(self, columns: Sequence[Sequence[str]]) -> list[int]:
         """Return the indexes of the records with a cell that contains another record; none if cells may (multiline).
 
-        A stray quotation mark can make the reader take the following lines into one cell. The records of these lines
-        belong to other people, and their identifiers would be published inside an unchanged field. Cost: about 10 ns
-        per cell, and 10 µs per line of a cell with line ends.
+        A stray quotation mark can make the reader take the following lines into one cell, and the identifiers of other
+        people would be published. Cost: about 10 ns per cell, and 10 µs per line of a cell with line ends.
         """
         if self._policy.csv.multiline:
             return []
@@ -279,7 +271,11 @@ class CsvDecoder:
         if attribute.role is Role.IDENTIFIER:
             return describe_subject(policy, attribute, cell) if attribute.subject else ""
         (value,), _ = parse_values([cell], attribute.type)
-        return describe_type(attribute.type) if value is MISMATCH else describe_unplaced(policy, attribute, value)
+        return (
+            FaultReason(f"not of type {attribute.type}")
+            if value is MISMATCH
+            else describe_unplaced(policy, attribute, value)
+        )
 
 
 class CsvEncoder(RecordEncoder):
@@ -341,11 +337,7 @@ class CsvEncoder(RecordEncoder):
 
 
 class CsvCellEncoder:
-    """Encodes single cells of one CSV dialect, in UTF-8.
-
-    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect escapes
-    with backslashes.
-    """
+    """Encodes single cells of one CSV dialect, in UTF-8. A cell is quoted only if needed."""
 
     def __init__(self, dialect: CsvDialect) -> None:
         self._quote = dialect.quote
@@ -356,10 +348,7 @@ class CsvCellEncoder:
         self._needs_escape = re.compile(f"[{re.escape(dialect.quote)}\\\\]")
 
     def encode_column(self, column: Column) -> list[bytes]:
-        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON.
-
-        Numbers have the decimal sign of the dialect.
-        """
+        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON."""
         if not set(map(type, column)) <= {str}:
             return [
                 b""
@@ -399,11 +388,9 @@ class CsvCellEncoder:
 class CsvReader:
     """The records of a CSV file as lists of cells, 1 to 512 at once, as soon as they have arrived.
 
-    The file has one header line with the attributes of the policy, and may begin with a byte order mark. The header is
-    read at once: ``columns``. None stands for a record with invalid quotation marks, bytes that are not in the
-    encoding, or a cell of more than 131,072 characters. A quoted cell that is never closed takes up to 131,072
-    characters of what follows into its record. Blank lines at the end of the file are dropped. The stream is not
-    closed.
+    The header is read at once: ``columns``. None stands for a record with invalid quotation marks, bytes that are not
+    in the encoding, or a cell of more than 131,072 characters, as one that is never closed can be. Blank lines at the
+    end of the file are dropped. The stream is not closed.
 
     InputError if the file is not text in the encoding, or the header is missing or does not fit the policy.
     """
@@ -417,11 +404,9 @@ class CsvReader:
         self._line_batches = read_lines(source, _MAX_LINE_BYTES, self._line_end.encode())
         self._pending_lines: deque[str] = deque()
         self._records_read, self._extra_lines = 0, array("q")
-        self._has_invalid_bytes = False
-        self._has_bare_returns = False
-        self._backslashes = None
-        if dialect.escape == "backslash":
-            self._backslashes = _BackslashConverter(dialect.quote, dialect.delimiter)
+        self._has_invalid_bytes = self._has_bare_returns = False
+        has_backslashes = dialect.escape == "backslash"
+        self._backslashes = _BackslashConverter(dialect.quote, dialect.delimiter) if has_backslashes else None
         self._reader = csv.reader(self._lines(), **dialect.reader_options)
         require_columns(policy, name, "CSV")
         header = self._read_header(name, dialect.encoding)
@@ -468,10 +453,8 @@ class CsvReader:
         """Yield lines for the csv module. Inside a quoted cell it asks for more lines than are pending."""
         while self._pending_lines or self._fill():
             # No variable holds the line: it would stay in memory while the reader waits for the next one.
-            if self._backslashes is None:
-                yield self._pending_lines.popleft()
-            else:
-                yield self._backslashes.convert(self._pending_lines.popleft())
+            convert = str if self._backslashes is None else self._backslashes.convert
+            yield convert(self._pending_lines.popleft())
 
     def _fill(self) -> bool:
         """Read more lines. Return False at the end of the file."""
@@ -515,9 +498,7 @@ class _State(Enum):
 class _BackslashConverter:
     r"""Converts CSV lines with the escapes ``\"`` and ``\\`` to lines with doubled quotation marks.
 
-    Only these two sequences inside quotation marks are escapes; any other backslash is a character. The option
-    ``escapechar`` of `csv.reader` would drop a backslash before any character, and a backslash at the end of a line
-    would continue the record on the next line.
+    Any other backslash is a character; the option ``escapechar`` of `csv.reader` would drop it.
     """
 
     def __init__(self, quote: str, delimiter: str) -> None:
@@ -562,11 +543,7 @@ class _BackslashConverter:
 
 
 def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str, ...]:
-    """Return the header if it fits the policy.
-
-    Missing attributes are reported first: without a header, the first line contains values of a person, which no
-    error may name.
-    """
+    """Return the header if it fits the policy."""
     prefix = f"{name}, line 1: "
     if not any(header):
         raise InputError(
@@ -575,13 +552,13 @@ def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str
         )
     declared = [attribute.name for attribute in policy.attributes]
     header = [column if column in declared else _declared_name(column, declared) for column in header]
+    # First: without a header, the first line contains values of a person, which no error may name.
     missing = [column for column in declared if column not in header]
     if missing:
         remedy = f"add {_it(missing)}, or remove {_it(missing)} from the policy"
         if len(header) == 1 < len(declared):
             remedy += f"; if the file has {_it(missing)}, give the csv.delimiter that separates the columns"
-        near = [name for name in missing if _fold(name) in map(_fold, header)]
-        if near:
+        if near := [name for name in missing if _fold(name) in map(_fold, header)]:
             listed = ", ".join(f"'{name}'" for name in near)
             remedy = (
                 f"the header has {listed} in another spelling (upper or lower case, or Unicode form); use one spelling "

@@ -178,12 +178,9 @@ class RecordFault(NamedTuple):
 
 NOTABLE_SHARE = 0.01
 """A larger share of refused records is reported by reason and field."""
-
 SUPPRESSED_SHARE = 0.1
 """With a larger share of suppressed records, a release under l, t or max_value_share is not representative."""
-
 NOT_REPRESENTATIVE = "the release is not representative of the input: suppressed records mostly have frequent values"
-
 MAX_KINDS = 10
 """Kinds that `RefusalCounter.texts` lists."""
 
@@ -202,10 +199,7 @@ class RefusalCounter:
             self._counts[reason, field, text] += count
 
     def texts(self, records_in: int) -> list[str]:
-        """Return a text for each kind, the most frequent first, such as ``1,350 of 7,874 invalid: creatinine: empty``.
-
-        A record with several faults is in several texts.
-        """
+        """Return a text for each kind, the most frequent first, such as ``1,350 of 7,874 invalid: weight: empty``."""
         ordered = self._ordered()
         texts = [f"{count:,} of {records_in:,} {': '.join(filter(None, kind))}" for kind, count in ordered[:MAX_KINDS]]
         rest = len(ordered) - MAX_KINDS
@@ -232,10 +226,8 @@ def is_notable(records_in: int, released: int, refused: int) -> bool:
 
 
 def is_representative(records_in: int, released: int, suppressed: int) -> bool:
-    """Return whether so few records are suppressed that the values of the others are like those of the input.
-
-    An empty release has no values. After a restart, records may be decided that an earlier process has counted as read.
-    """
+    """Return whether so few records are suppressed that the values of the others are like those of the input."""
+    # After a restart, records may be decided that an earlier process has counted as read.
     return released == 0 or suppressed <= SUPPRESSED_SHARE * max(records_in, released + suppressed)
 
 

@@ -1,7 +1,7 @@
 """`Format`: how records are read and written; the formats by name and suffix; and streams as lines.
 
-A new format is one module with a subclass of `Format`, and one entry of `_ENTRIES`. A stream is split into lines and
-batches as its bytes arrive: a file is never read as a whole, and a batch is passed on without waiting until it is full.
+A new format is one module with a subclass of `Format`, and one entry of `_ENTRIES`. A stream is split into batches as
+its bytes arrive: a batch is passed on without waiting until it is full.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ class ReadOptions(NamedTuple):
     """How an input is read."""
 
     name: str = "input"
-    """Name of the input in messages."""
+    """In messages."""
     max_bytes: int = DEFAULT_MAX_BYTES
-    """Largest length of a record and of its encoded unchanged fields."""
     with_columns: bool = False
     """Whether blocks also contain the unchanged fields as typed columns."""
 
@@ -73,10 +72,9 @@ class Format(ABC):
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input. A header is read now, records when they are asked for.
 
-        The stream is a file opened in binary mode, or a pipe. It is not closed. Its ``read1``, or else ``read``,
-        returns bytes as they arrive, and may raise `StoppedReading`. ``encoder`` is that of the output, which may have
-        another format. InputError if the header does not fit the policy, or the policy uses fields that the format does
-        not have.
+        The stream is not closed. Its ``read1``, or else ``read``, returns bytes as they arrive, and may raise
+        `StoppedReading`. ``encoder`` is that of the output, which may have another format. InputError if the header
+        does not fit the policy, or the policy uses fields that the format does not have.
         """
 
     @abstractmethod
@@ -89,11 +87,9 @@ class MessageDecoder(Protocol):
 
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Any] | None = None) -> Block:
         """Return the records of message values; `Envelope` if the policy reads keys, headers or timestamps."""
-        ...
 
     def explain(self, message: bytes) -> list[RecordFault]:
         """Return why the value of a message was rejected, in words without values; never empty."""
-        ...
 
 
 class MessageFormat(Format):
@@ -137,16 +133,13 @@ class FormatEntry:
     """A format by name and suffix. Its module is imported when it is used."""
 
     name: str
-    """As in the option ``--format``."""
     title: str
-    """As in messages."""
     suffixes: tuple[str, ...]
     """Of file names, in lower case; messages name the first."""
     source: str
     """Module and class that define it (``module:class``)."""
     is_streamed: bool = True
-    """Whether it is read and written from start to end, as pipes and streams need. Only then can ``--format`` name it.
-    """
+    """Whether it is read and written from start to end, as pipes and streams need: ``--format`` can name it."""
     package: str = ""
     """Package that the module needs and that only an extra installs."""
 
@@ -224,10 +217,7 @@ class JsonLinesReader:
 
 
 class Utf8Stream:
-    """Converts a stream from another encoding to UTF-8, as bytes arrive.
-
-    Bytes that cannot be decoded become the byte FF, which no UTF-8 text contains.
-    """
+    """Converts a stream to UTF-8 as bytes arrive; what cannot be decoded becomes the byte FF, which UTF-8 lacks."""
 
     def __init__(self, stream: BinaryIO, encoding: str, name: str = "input") -> None:
         self._read = _reader_of(stream)
@@ -289,11 +279,7 @@ def read_batches(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Seque
 
 
 def require_columns(policy: Policy, name: str, format_name: str) -> None:
-    """Require that every attribute can be a column of a table in the format ``format_name``.
-
-    InputError if an attribute is read from an envelope, or is a field that has another name or is inside an object; or
-    if the policy unwraps messages.
-    """
+    """Require that every attribute can be a column of a table in the format ``format_name``; else InputError."""
     no_file_has = f"which no {format_name} file has; give messages as JSON lines"
     for attribute in policy.envelope_attributes:
         raise InputError(

@@ -23,7 +23,6 @@ from shoal.formats.block import (
     describe_clustered,
     describe_json,
     describe_missing,
-    describe_type,
     json_or_mismatch,
     reject_unless,
     stack_columns,
@@ -34,14 +33,7 @@ from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource
 from shoal.formats.json_text import DECODE_ERRORS, prescreen, rejection_reason, validate_strictly
-from shoal.formats.messages import (
-    Columns,
-    Envelope,
-    EnvelopeReader,
-    MessageExportReader,
-    RecordedEnvelope,
-    Unwrapper,
-)
+from shoal.formats.messages import Columns, Envelope, EnvelopeReader, MessageExportReader, RecordedEnvelope, Unwrapper
 from shoal.formats.subjects import describe_subject
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.scales import scale_of
@@ -58,16 +50,12 @@ _UNCHANGED_TYPES: dict[FieldType, Any] = {
     "any": str | int | float | bool | None,
     "json": msgspec.Raw,
 }
-_NO_ENVELOPE = {
-    "debezium": FaultReason.NOT_DEBEZIUM,
-    "connect": FaultReason.NOT_CONNECT,
-    "cloudevents": FaultReason.NOT_CLOUDEVENT,
+_ENVELOPE_FAULTS = {
+    "debezium": (FaultReason.NOT_DEBEZIUM, FaultReason.IN_DEBEZIUM),
+    "connect": (FaultReason.NOT_CONNECT, FaultReason.IN_CONNECT),
+    "cloudevents": (FaultReason.NOT_CLOUDEVENT, FaultReason.IN_CLOUDEVENT),
 }
-_WRAPPED = {
-    "debezium": FaultReason.IN_DEBEZIUM,
-    "connect": FaultReason.IN_CONNECT,
-    "cloudevents": FaultReason.IN_CLOUDEVENT,
-}
+"""For each ``unwrap``, that a message has no such envelope, and that a record has one."""
 _FAUST_FIELD = "__faust"
 """Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
 
@@ -117,16 +105,11 @@ class JsonDecoder:
 
     Fields may be inside objects of the record, and the record inside an envelope (``unwrap``).
 
-    An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope of the message: its key,
-    its headers and its timestamp. A field of the object that has the name of such an attribute is undeclared. A field
-    ``__faust``, which each message of a Faust model has, is ignored unless the policy declares it.
+    A field that has the name of an attribute that is read from key, headers or timestamp is undeclared.
 
-    ``max_bytes`` limits a message value, its encoded unchanged fields, and each key or header that is read. ``encoder``
-    encodes the unchanged fields for the output; by default it is a `JsonEncoder`. With ``refuses_headers`` a record is
-    invalid if every declared field, of two or more, has its own name as its value: it is the header of a CSV file.
-
-    Numbers with a point or an exponent are read as float64, integers exactly. Of fields that are ignored, only the
-    syntax is checked.
+    ``max_bytes`` limits a message value, and its encoded unchanged fields. ``encoder`` encodes the unchanged fields for
+    the output; by default it is a `JsonEncoder`. With ``refuses_headers`` a record is invalid in which each of two or
+    more declared fields has its own name as its value: the header of a CSV file that was read as a record.
     """
 
     def __init__(
@@ -149,14 +132,9 @@ class JsonDecoder:
         self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
         self._readers = [scale_of(attribute).reader(policy.missing_values) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
-        self._integers = [
-            number for number, attribute in enumerate(policy.unchanged_fields) if attribute.type == "integer"
-        ]
-        self._json = [
-            number
-            for number, attribute in enumerate(policy.unchanged_fields)
-            if attribute.type == "json" and attribute.name in self._getters
-        ]
+        numbered = list(enumerate(policy.unchanged_fields))
+        self._integers = [number for number, a in numbered if a.type == "integer"]
+        self._json = [number for number, a in numbered if a.type == "json" and a.name in self._getters]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
 
@@ -300,10 +278,7 @@ class JsonDecoder:
 
 
 def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
-    """Return why the value of a message was rejected: one fault for each field, or one for the whole record.
-
-    Cost: about 10 µs for a message of 200 bytes.
-    """
+    """Return why the value of a message was rejected: one fault for each field, or one for the whole record."""
     record, content, fault = _find_record(policy, message)
     fault = fault or _find_fault_of_whole(policy, record)
     if fault is not None:
@@ -332,10 +307,10 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
     content = Unwrapper(policy).find(message)
     if isinstance(content, FaultReason):
         return {}, message, RecordFault(content)
-    if not isinstance(content, bytes):
-        return {}, message, RecordFault(_NO_ENVELOPE[policy.unwrap])
-    fields = _decode(content)
-    return fields, content, None if isinstance(fields, dict) else RecordFault(_NO_ENVELOPE[policy.unwrap])
+    record = _decode(content) if isinstance(content, bytes) else None
+    if not isinstance(content, bytes) or not isinstance(record, dict):
+        return {}, message, RecordFault(_ENVELOPE_FAULTS[policy.unwrap][0])
+    return record, content, None
 
 
 def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault | None:
@@ -344,7 +319,7 @@ def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault 
     if len(paths) > 1 and all(_value_at(record, path) == path[-1] for path in paths):
         return RecordFault(FaultReason.FIELD_NAMES)
     envelope = _envelope_of(record) if record.keys().isdisjoint(path[0] for path in paths) else ""
-    return RecordFault(_WRAPPED[envelope]) if envelope else None
+    return RecordFault(_ENVELOPE_FAULTS[envelope][1]) if envelope else None
 
 
 def _envelope_of(record: dict[str, Any]) -> str:
@@ -371,10 +346,7 @@ def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[st
 
 
 def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value at a path; UNSET if it is absent, as all fields of an object that is null are.
-
-    If a value on the path is not an object, the field is absent, and the record is invalid for this reason.
-    """
+    """Return the value at a path; UNSET if it is absent, as all fields of what is no object are."""
     value: Any = record
     for name in path:
         value = value.get(name, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
@@ -432,7 +404,7 @@ def _describe_unchanged_value(policy: Policy, attribute: Attribute, value: Any) 
         return FaultReason.NESTED
     is_of_type = type(value) in get_args(_UNCHANGED_TYPES[attribute.type])
     is_of_type &= attribute.type != "integer" or _is_integer_or_null(value)
-    return describe_unplaced(policy, attribute, value) if is_of_type else describe_type(attribute.type)
+    return describe_unplaced(policy, attribute, value) if is_of_type else FaultReason(f"not of type {attribute.type}")
 
 
 def _find_message_faults(policy: Policy, value: bytes | None, envelope: RecordedEnvelope) -> list[RecordFault]:
@@ -496,10 +468,7 @@ def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:
 
 
 def _nested_fields(attributes: Sequence[Attribute]) -> list[OutputField]:
-    """Return the fields of a record in the order of the output.
-
-    An object stands where its first field is declared, and contains its fields in the order of the policy.
-    """
+    """Return the fields of a record in the order of the output; an object stands where its first field is declared."""
     paths = {attribute.to: attribute for attribute in attributes}
     ordered = list(_ordered(paths))
     fields = []
@@ -540,11 +509,7 @@ def _encode_json_texts(texts: Sequence[str | None]) -> list[bytes]:
 
 
 def _has_nested_messages(policy: Policy) -> bool:
-    """Return whether records are inside envelopes, or attributes are fields inside objects of the record.
-
-    No key may then be repeated at any depth. In records that are flat, objects are only dropped, and the keys inside
-    them are not compared.
-    """
+    """Return whether no key may be repeated at any depth: records have envelopes, or fields inside objects."""
     return policy.unwrap is not None or any(len(attribute.path) > 1 for attribute in policy.value_attributes)
 
 
@@ -573,12 +538,9 @@ class _Node:
 class _RecordStruct:
     """Decodes records to Structs of msgspec, one Struct for each object that contains declared fields.
 
-    No path is the beginning of another one. A field that is not declared is an error at any depth if the policy rejects
-    it; otherwise it is ignored. The field of Faust is ignored unless the policy declares it. A key that occurs twice is
-    not found here; see `prescreen`. An object that is null is treated as absent.
-
-    ``decode`` raises an error if a record does not have the declared types. ``getters`` return the value of each field
-    from a decoded record; UNSET if the field is absent.
+    ``decode`` raises an error if a record does not have the declared types, or an undeclared field that the policy
+    rejects; it does not find a key that occurs twice (see `prescreen`). ``getters`` return the value of each field from
+    a decoded record; UNSET if it is absent, as in an object that is null.
     """
 
     def __init__(self, policy: Policy) -> None:

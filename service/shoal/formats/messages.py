@@ -1,9 +1,4 @@
-"""Messages around records: key, headers and timestamp; exported messages; the envelopes of other programs.
-
-`EnvelopeReader` reads attributes from key, headers and timestamp; keys and headers are text cells. `Unwrapper` takes
-records out of what Debezium, Kafka Connect and CloudEvents put around them; it decodes only as much as needed, so that
-the record stays the bytes of the message. `MessageExportReader` reads messages with their envelopes from a file.
-"""
+"""Messages around records: key, headers and timestamp; exported messages; the envelopes of other programs."""
 
 from __future__ import annotations
 
@@ -66,10 +61,7 @@ class Envelope(Protocol):
 
 @dataclass(slots=True)
 class EnvelopeReader:
-    """Reads the attributes that a policy takes from the envelope. Each has a different source, and none is the value.
-
-    ``max_bytes`` limits a key and a header.
-    """
+    """Reads attributes from key, headers and timestamp; ``max_bytes`` limits a key and a header."""
 
     attributes: Sequence[Attribute]
     max_bytes: int
@@ -77,12 +69,8 @@ class EnvelopeReader:
     def read(self, envelopes: Sequence[Envelope]) -> tuple[Columns, dict[int, Reason]]:
         """Read n envelopes; return n values by name of attribute, and the reason of each rejected envelope by index.
 
-        A value is text, or int for the timestamp, for an attribute of `Policy.clustered`; text for an identifier; a
-        value of the declared type for an unchanged field. The values of a rejected envelope have no meaning.
-
-        ``undecodable``: bytes that are not UTF-8. ``too_large``: a key or header that is too long. ``invalid``: no key,
-        no header or several headers of the name, no timestamp, or a value of another type. Cost: about 0.5 µs per
-        attribute and envelope.
+        Unchanged fields have values of their types, the timestamp is int, and all others are texts. The values of a
+        rejected envelope have no meaning. Cost: about 0.5 µs per attribute and envelope.
         """
         rejected: dict[int, Reason] = {}
         return {a.name: self._read_column(a, envelopes, rejected) for a in self.attributes}, rejected
@@ -125,10 +113,9 @@ class EnvelopeReader:
 
 
 class Unwrapper:
-    """Finds the record in a message, or why the message has none.
+    """Finds the record in a message of Debezium, Kafka Connect or CloudEvents, or why the message has none.
 
-    The whole message must be strict JSON, and so must the parts of the envelope that are not read: UTF-8, at most 64
-    levels deep, no key twice in one object. Cost: about 5 µs for a message of 500 bytes.
+    The whole message, with its envelope, must be strict JSON. Cost: about 5 µs for a message of 500 bytes.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -188,18 +175,9 @@ _NO_MESSAGE = RecordedEnvelope(None, (), -1, FaultReason.NOT_MESSAGE)
 class MessageExportReader:
     """Exported messages with their envelopes, in the form that `shoal verify` reads: 1 to 512 at once.
 
-    Each line is a JSON object with the fields
-
-    - ``value``: the record, its text, or null;
-    - ``key``: a text or null;
-    - ``headers``: a list of ``[name, text or null]``;
-    - ``timestamp``: ms;
-    - ``partition`` and ``offset``: ignored.
-
-    ``value`` is required, and so are the fields that the policy reads. An object in place of a text stands for bytes
-    that are not UTF-8. The first line decides whether the file has this form: if not, it raises InputError. Any other
-    line that does not have it becomes an undecodable or invalid record. The content of the fields is checked by the
-    decoder.
+    Each line is a JSON object with ``value`` and the other fields that the policy reads (docs/files.md). An object in
+    place of a text stands for bytes that are not UTF-8. The first line decides whether the file has this form: if not,
+    it raises InputError. Any other line that does not have it becomes an undecodable or invalid record.
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
@@ -226,7 +204,8 @@ class MessageExportReader:
         if self._line_number == 1 and not required <= fields.keys():
             raise self._error(next((name for name in ("value", *self._required) if name not in fields), ""))
         if not required <= fields.keys() <= _FIELDS:
-            return (_INVALID_RECORD, _NO_MESSAGE) if _is_json(line) else (_INVALID_UTF8, _EMPTY_ENVELOPE)
+            is_json = rejection_reason(line, _MAX_LINE_DEPTH) is not Reason.UNDECODABLE
+            return (_INVALID_RECORD, _NO_MESSAGE) if is_json else (_INVALID_UTF8, _EMPTY_ENVELOPE)
         try:
             envelope = self._envelope(fields)
         except DECODE_ERRORS:
@@ -303,16 +282,8 @@ def _event_data(members: Members) -> bytes | Reason:
     return bytes(members["data"])
 
 
-def _is_json(line: bytes) -> bool:
-    """Return whether a line is JSON of a depth that is read; keys may be repeated."""
-    return rejection_reason(line, _MAX_LINE_DEPTH) is not Reason.UNDECODABLE
-
-
 def _replace_lone_surrogate(string: re.Match[bytes]) -> bytes:
-    """Replace a string with a lone surrogate, which some exports write for invalid bytes, by a list.
-
-    A list in place of a text stands for bytes that are not UTF-8.
-    """
+    """Replace a string with a lone surrogate, which some exports write for bytes that are not UTF-8, by a list."""
     try:
         _decode_text(string[0]).encode()
     except DECODE_ERRORS:

@@ -1,8 +1,6 @@
 """Parquet: read files as blocks, and write published rows. Needs the package pyarrow of the extra ``parquet``.
 
-Columns of the declared types are read at once; all others become JSON messages. Both ways give the same blocks. A file
-whose values may have other types than the policy declares is read as messages, so that the rules for values of JSON
-hold for it.
+Columns of the declared types are read at once; all others become JSON messages. Both ways give the same blocks.
 """
 
 from __future__ import annotations
@@ -178,10 +176,7 @@ class _ParquetRows:
         return ScaleColumn(reader.drop_missing_numbers(values))
 
     def _attribute_values(self, attribute: Attribute, column: pa.Array) -> list[Any]:
-        """Return a column as values of JSON types.
-
-        Many programs write the integers of a column with nulls as float64: an integral category is an integer.
-        """
+        """Return a column as values of JSON types. Programs write integers with nulls as float64: they are integers."""
         if not attribute.is_clustered:
             return self._values(attribute.name, column)
         values = self._values(attribute.name, column, keep_infinity=True)
@@ -216,9 +211,8 @@ class _ParquetRows:
 def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
     """Yield consecutive pieces of a Parquet file with published rows, as `JsonEncoder` wrote them.
 
-    With the schema of the input, unchanged fields get their types from it. So do quasi-identifiers that were integers
-    and are published as integers, if their type can hold every published value. Without a schema, the types of the
-    policy are used. InputError if a field without a declared type contains values of several types.
+    Types come from the schema of the input, if they can hold every published value, else from the policy. InputError if
+    a field without a declared type contains values of several types.
     """
     attributes = {column_name(attribute): attribute for attribute in policy.published}
     declared = {name: _published_type(attribute, schema) for name, attribute in attributes.items()}
@@ -266,17 +260,11 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 
 def _has_json_type(kind: pa.DataType) -> bool:
     """Return whether JSON has values of this type; others become texts."""
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
-    return any(test(kind) for test in tests) or _is_text(kind)
+    return _is_array(kind) or bool(pa.types.is_null(kind)) or _is_text(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _has_short_texts(kind: pa.DataType) -> bool:
-    """Return whether Arrow formats values of this type as texts of limited length."""
-    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
 
 
 def _is_array(kind: pa.DataType) -> bool:
@@ -287,7 +275,9 @@ def _is_array(kind: pa.DataType) -> bool:
 def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
     """Return whether JSON messages with these values would have no value of another type than declared."""
     kind = _value_type(column.type)
-    is_integer, is_text = bool(pa.types.is_integer(kind)), _is_text(kind) or _has_short_texts(kind)
+    # Times and decimals become texts.
+    is_text = _is_text(kind) or bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
+    is_integer = bool(pa.types.is_integer(kind))
     is_number = is_integer or bool(pa.types.is_floating(kind) and kind != pa.float16())
     if _is_ignored(attribute):
         return True
@@ -411,10 +401,8 @@ def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
     kind = _value_type(kind)
-    if attribute.is_clustered:
-        required = _missing_type(attribute, kind)
-        if required:
-            raise InputError(f"{name}, column '{attribute.name}': {required}")
+    if attribute.is_clustered and (required := _missing_type(attribute, kind)):
+        raise InputError(f"{name}, column '{attribute.name}': {required}")
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise InputError(f"{name}, column '{attribute.name}': nested and binary columns are not supported; remove it")
     if attribute.type == "json":

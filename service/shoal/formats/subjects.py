@@ -13,7 +13,7 @@ from typing import TypeGuard
 from unicodedata import category, combining, normalize
 
 from shoal.formats.faults import FaultReason
-from shoal.formats.json_text import canonical_number, is_integer_text
+from shoal.formats.json_text import canonical_number
 from shoal.policy import Attribute, FieldType, NormalizeStep, Policy
 from shoal.scales.scale import NumberText
 
@@ -43,11 +43,9 @@ def normaliser(
 ) -> Callable[[Sequence[object]], list[str]]:
     """Return the function that normalises subjects of a type.
 
-    The function maps each subject to one text, and a value that cannot be a subject to "", such as a text with more
-    than 30 combining characters in succession. Texts are converted to Unicode NFC and trimmed. For every type but
-    string, numbers and texts of numbers become `canonical_number`. ``steps`` are further steps for texts, before NFC:
-    see `fold`; only types string and any have them. ``missing_values`` are normalised as subjects are, and a subject
-    that equals one of them becomes "".
+    A value that cannot be a subject becomes "", such as a text with more than 30 combining characters in succession, or
+    what equals one of ``missing_values``. Texts are converted to Unicode NFC and trimmed, after ``steps``: see `fold`.
+    For every type but string, numbers and texts of numbers become `canonical_number`.
 
     Cost: about 0.1 µs per ASCII text without steps, 2 µs per text with all of them.
     """
@@ -96,9 +94,8 @@ def fold(steps: Collection[NormalizeStep]) -> Callable[[str], str]:
     The steps are applied in this order, whatever their order in the policy:
 
     - ``invisible`` removes characters of the Unicode category Cf, those of the category Cc that are no white space, and
-      those with the property Default_Ignorable_Code_Point: zero-width characters, soft hyphens, marks of direction,
-      variation selectors, fillers.
-    - ``nfkc`` converts to Unicode NFKC: full-width letters and ligatures become plain ones, a no-break space a space.
+      those with the property Default_Ignorable_Code_Point.
+    - ``nfkc`` converts to Unicode NFKC.
     - ``casefold`` converts to NFD and applies Unicode's full case folding. With ``nfkc``, NFKC, NFD and folding are
       applied once more, because folding can yield characters that NFKC changes, and vice versa.
     - ``spaces`` makes one space of each run of white space.
@@ -186,7 +183,7 @@ def _normalise_number(value: object) -> str:
 
 def _normalise_integer(value: object) -> str:
     text = _normalise_number(value)
-    return text if is_integer_text(text) else ""
+    return "" if "e-" in text else text
 
 
 def _normalise_boolean(value: object) -> str:

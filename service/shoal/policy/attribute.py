@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from enum import StrEnum
@@ -50,7 +50,6 @@ __all__ = [
     "check_number_bounds",
     "path_of_source",
     "resolve_attribute",
-    "split_path",
 ]
 
 _MAX_EXACT_INTEGER = 2**53
@@ -76,10 +75,7 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Parse the policy field ``from``. Return None if the text is not valid.
-
-        The path to a field inside the value is left to `path_of_source`.
-        """
+        """Parse the policy field ``from``, without its path inside the value; None if the text is not valid."""
         if text.startswith(_HEADER):
             name = text.removeprefix(_HEADER)
             return cls(MessagePart.HEADER, name) if name else None
@@ -100,12 +96,7 @@ def path_of_source(name: str, text: str) -> FieldPath:
     source = Source.parse(text)
     if source is None or source.part is not MessagePart.VALUE:
         return ()
-    return (name,) if text == MessagePart.VALUE else split_path(text.removeprefix("value."))
-
-
-def split_path(text: str) -> FieldPath:
-    """Return the names of a dotted path, the outermost first."""
-    return tuple(text.split("."))
+    return (name,) if text == MessagePart.VALUE else tuple(text.removeprefix("value.").split("."))
 
 
 @dataclass(frozen=True)
@@ -144,8 +135,6 @@ class Attribute:
 
     Attributes
     ----------
-    name : str
-    role : Role
     subject : bool
         Whether the attribute identifies the person.
     scale, integer, weight
@@ -159,10 +148,6 @@ class Attribute:
         The step of published values as set in the policy. `publication_step` resolves the default.
     type : FieldType
         Of roles other than quasi-identifier and steering.
-    source : Source
-        The part of a message that the attribute is read from.
-    publish_unchanged : bool
-        Whether the policy accepts that a record can be found by this field.
     normalize : tuple of str or None
         Of the subject: further steps by which spellings of one person become one text, sorted. None if not given.
     limits : tuple of float
@@ -186,10 +171,6 @@ class Attribute:
     path, to : tuple of str
         Names from the outermost object to the field, in the message value and in the output. ``path`` is empty if the
         attribute is not read from the value.
-    max_bytes : int
-        Of a field of type ``json``: a longer one makes its record too large.
-    protect : bool
-        Of a confidential attribute, as in the policy. `Policy.protected` says to which attributes limits apply.
     has_scale : bool
         Of a confidential attribute: whether the policy declares its scale.
     reference : Reference or None
@@ -252,11 +233,9 @@ class Attribute:
         """Return the step of published values in original units. 0 means the exact mean."""
         if self.resolution is not None:
             return self.resolution
-        if table:
-            return Decimal(0)
-        if self.integer:
+        if self.integer and not table:
             return Decimal(1)
-        if self.bounds is None:
+        if table or self.bounds is None:
             return Decimal(0)
         low, high = (Decimal(repr(bound)) for bound in self.bounds)
         return _round_down_to_1_2_5((high - low) / DEFAULT_STEPS)
@@ -449,8 +428,6 @@ class _NumericRules(ScaleRules):
 class _TimeRules(ScaleRules):
     has_moments = True
     keys = ("bounds", "out_of_bounds", "resolution", "unit")
-    confidential_key = ""
-    types = ()
 
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
         resolution, unit = section.resolution, section.unit
@@ -550,7 +527,7 @@ def resolve_attribute(
         time_step=rules.time_step(section),
         missing=section.missing or "quarantine",
         path=path_of_source(name, section.source),
-        to=(name,) if section.to is None else split_path(section.to),
+        to=(name,) if section.to is None else tuple(section.to.split(".")),
         max_bytes=DEFAULT_MAX_BYTES if section.max_bytes is None else section.max_bytes,
         protect=section.protect,
         has_scale=section.role == "confidential" and section.scale is not None,
@@ -560,19 +537,15 @@ def resolve_attribute(
 
 
 def _weight_of(name: str, section: AttributeSection, document: Document) -> float:
-    weight = section.weight
-    for steering in document.steering.by or ():
-        if steering.attribute == name:
-            weight = steering.weight
+    given = {steering.attribute: steering.weight for steering in document.steering.by or ()}
+    weight = given.get(name, section.weight)
     return 1.0 if weight is None else float(weight)
 
 
 def _plain_decimal(value: float | Decimal) -> Decimal:
     """Return the same number without a positive exponent and without trailing zeros after the point."""
     number = Decimal(str(value))
-    if number == number.to_integral_value():
-        return number.quantize(Decimal(1))
-    return number.normalize()
+    return number.quantize(Decimal(1)) if number == number.to_integral_value() else number.normalize()
 
 
 def _round_down_to_1_2_5(width: Decimal) -> Decimal:
@@ -588,16 +561,9 @@ def _distance_of(section: AttributeSection, reference: Reference | None, *, is_s
         return None
     if section.scale is not None:
         return SCALE_RULES[section.scale].distance(section)
-    if section.type in {"integer", "number"}:
-        return "ordered"
     if section.type not in {"any", None}:
-        return "equal"
-    if reference is not None:
-        return "ordered" if _are_numbers(reference.texts) else "equal"
-    return "equal" if is_stream else None
-
-
-def _are_numbers(texts: Iterable[str | None]) -> bool:
-    """Return whether all values that are not missing are numbers that a policy can have, and there is one."""
-    present = [text for text in texts if text is not None]
-    return bool(present) and all(map(is_finite_number, present))
+        return "ordered" if section.type in {"integer", "number"} else "equal"
+    if reference is None:
+        return "equal" if is_stream else None
+    present = [text for text in reference.texts if text is not None]
+    return "ordered" if present and all(map(is_finite_number, present)) else "equal"

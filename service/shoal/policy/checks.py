@@ -1,7 +1,6 @@
 """The rules that involve more than one key of a policy, or that no range expresses.
 
 Each check yields the key and a message, which names the fault and the remedy, never a secret or a value of a record.
-`check_names` and `check_connection` apply to the settings of policy and environment together.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from shoal.policy.attribute import (
     Source,
     check_number_bounds,
     path_of_source,
-    split_path,
 )
 from shoal.policy.schema import (
     ONLY_ENVIRONMENT,
@@ -36,14 +34,7 @@ from shoal.policy.schema import (
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.texts import BLANKS, has_lone_surrogate, has_repeated_value
 
-__all__ = [
-    "check_connection",
-    "check_document",
-    "check_leaves",
-    "check_names",
-    "is_follow_up",
-    "missing_credentials",
-]
+__all__ = ["check_connection", "check_document", "check_leaves", "check_names", "is_follow_up", "missing_credentials"]
 
 _Found: TypeAlias = Iterator[tuple[str | FieldPath, str]]
 """A key, with dots between the names of sections, or its path; and what is wrong with it."""
@@ -203,7 +194,6 @@ def _check_clustered(attribute: AttributeSection, document: Document) -> _Found:
 
 
 def _check_confidential(attribute: AttributeSection, document: Document) -> _Found:
-    """Check the scale of a confidential attribute."""
     scale = attribute.scale
     rules = None if scale is None else SCALE_RULES[scale]
     if rules is not None and not rules.types:
@@ -396,7 +386,7 @@ def _fault_of_source(text: str) -> str:
 
 def _fault_of_path(text: str, remedy_for_lists: str) -> str:
     """Return what is wrong with a dotted path, and the remedy; an empty text if it is valid."""
-    names = split_path(text)
+    names = text.split(".")
     if _INDEX.search(text) or any(name.isascii() and name.isdigit() for name in names):
         return f"names an item of a list; {remedy_for_lists}"
     if not all(name.strip() for name in names):
@@ -409,10 +399,7 @@ def _fault_of_path(text: str, remedy_for_lists: str) -> str:
 
 
 def _collisions(paths: Iterable[tuple[str, FieldPath]]) -> Iterator[tuple[str, str, bool]]:
-    """Yield each attribute whose field is the field of an attribute before it, contains it or is inside it.
-
-    With it, yield that other attribute, and whether both have the same field.
-    """
+    """Yield each attribute with one before it whose field it has, contains or is inside; and whether both are equal."""
     fields: dict[FieldPath, str] = {}
     objects: dict[FieldPath, str] = {}
     for name, path in paths:
@@ -453,7 +440,7 @@ def _check_messages(document: Document) -> _Found:
         if fault:
             yield ("attributes", name, "to"), fault
         else:
-            written.append((name, (name,) if attribute.to is None else split_path(attribute.to)))
+            written.append((name, (name,) if attribute.to is None else tuple(attribute.to.split("."))))
     # In formats without objects, the name of a column is the path with dots.
     columns: dict[str, tuple[str, FieldPath]] = {}
     for name, path in written:
@@ -504,8 +491,7 @@ def _check_subject(document: Document) -> _Found:
     marked = [name for name, attribute in document.attributes.items() if attribute.subject]
     for name in marked:
         if document.attributes[name].role not in {"identifier", None}:
-            words = "the subject is never published; set its role to identifier"
-            yield ("attributes", name, "subject"), words
+            yield ("attributes", name, "subject"), "the subject is never published; set its role to identifier"
     for name in marked[1:]:
         words = f"only one attribute can be the subject, and attributes.{marked[0]} is marked already; unmark one"
         yield ("attributes", name, "subject"), words
@@ -680,11 +666,7 @@ def _fault_of_topic(topic: str, fields: dict[str, str]) -> str:
 def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[Finding]:
     """Yield the faults of the security settings of policy and environment together.
 
-    Parameters
-    ----------
-    settings : KafkaSection
-    has_secrets : bool
-        Whether the environment holds the credentials. `shoal check` may run where it does not.
+    ``has_secrets``: the environment holds the credentials. `shoal check` may run where it does not.
     """
     faults = chain(_check_unused(settings), _check_alternatives(settings))
     yield from ((("kafka", name), message) for name, message in faults)
@@ -704,10 +686,7 @@ def missing_credentials(settings: KafkaSection) -> list[str]:
 
 
 def _check_unused(settings: KafkaSection) -> Iterator[tuple[str, str]]:
-    """Refuse security settings that the protocol does not use: the client would connect without them.
-
-    PLAINTEXT by name switches all of them off, as for a test against a broker on the same machine.
-    """
+    """Refuse security settings that the protocol does not use. PLAINTEXT by name switches all of them off."""
     protocol, is_named = settings.security_protocol, "security_protocol" in settings.model_fields_set
     if is_named and protocol == "PLAINTEXT":
         return
@@ -720,8 +699,7 @@ def _check_unused(settings: KafkaSection) -> Iterator[tuple[str, str]]:
             protocols = "SASL_SSL (or SASL_PLAINTEXT)" if prefix == "sasl_" else "SSL or SASL_SSL"
             yield name, f"has no effect {why}; set {protocols}"
     if used["ssl_"] and settings.ssl_certfile is None and settings.ssl_keyfile is not None:
-        words = "has no effect without kafka.ssl_certfile; give the certificate too, or remove it"
-        yield "ssl_keyfile", words
+        yield "ssl_keyfile", "has no effect without kafka.ssl_certfile; give the certificate too, or remove it"
 
 
 def _check_alternatives(settings: KafkaSection) -> Iterator[tuple[str, str]]:

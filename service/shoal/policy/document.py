@@ -26,10 +26,7 @@ MAX_DIGITS = 4_300
 
 
 def read_document(path: Path) -> tuple[dict[str, Any], list[Fault], Lines]:
-    """Return the content of a policy file, the faults of its text, and the line of each field.
-
-    InputError if the file cannot be opened; PolicyError if its text is no valid YAML, is too large, or is no mapping.
-    """
+    """Return the content of a policy file, the faults of its text, and the line of each field."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -123,11 +120,7 @@ class _NodeVisitor:
         """Identities of the nodes around the one that is visited."""
 
     def visit(self, node: object, path: FieldPath, lines: dict[FieldPath, int]) -> None:
-        """Visit a node and all nodes in it; add their lines to ``lines``.
-
-        Raises `PolicyError` if an alias stands within the value that it names, there are too many values, or a number
-        is too long.
-        """
+        """Visit a node and all nodes in it, and add their lines to ``lines``; `PolicyError` if a limit is exceeded."""
         self._nodes_left -= 1
         if id(node) in self._open:
             raise self._error(path, "an alias (*name) refers to the value that it is part of; write the value instead")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from shoal.policy.attribute import Attribute, MessagePart, Reference
-from shoal.policy.policy import Policy
+from shoal.policy.policy import Diversity, Policy
 from shoal.policy.texts import fold_text
 
 __all__ = ["advise", "explain", "least_records"]
@@ -33,7 +33,7 @@ def explain(policy: Policy) -> dict[str, str]:
     *names, last = [attribute.name for attribute in policy.protected]
     where = f"{', '.join(names)} and {last}" if names else last
     if policy.diversity is not None:
-        found["privacy.l"] = f"{_diversity_of(policy)}, for {where}"
+        found["privacy.l"] = f"{_diversity_of(policy.diversity, policy.k)}, for {where}"
     if policy.max_value_share is not None:
         share = policy.max_value_share
         found["privacy.max_value_share"] = f"at most {share:g} of the records of a cluster have one value, for {where}"
@@ -41,9 +41,8 @@ def explain(policy: Policy) -> dict[str, str]:
         what = "; ".join(_closeness_of(attribute) for attribute in policy.protected)
         found["privacy.t"] = f"t-closeness, t = {policy.t:g}: {what}"
     if policy.stream is None:
-        found["privacy"] = (
-            "every algorithm keeps this: records are exchanged and clusters are merged until all clusters do"
-        )
+        words = "every algorithm keeps this: records are exchanged and clusters are merged until all clusters do"
+        found["privacy"] = words
     else:
         found["privacy"] = (
             f"rule {policy.stream.rule} keeps this, as every rule does: a cluster grows until it does, and if it "
@@ -84,12 +83,10 @@ def advise(policy: Policy) -> Iterator[str]:
 
 
 def least_records(levels: Sequence[Sequence[float]], t: float, most: int) -> int | None:
-    """Return a number of records below which no cluster is within t of a reference; exact without a taxonomy.
+    """Return a number of records below which no cluster is within t of a reference; None if it is above ``most``.
 
-    None if no number up to ``most`` fits. ``levels`` has the shares of the nodes of each level of a taxonomy, or of the
-    values alone. Of n records, as many as possible have each value in proportion; the others fill the largest
-    remainders. Their distance is 1 less the sum of all min(count / n, share). With a taxonomy, the distance is at least
-    the mean of these distances over its levels. Cost: O(nodes log nodes) per number of records.
+    ``levels`` has the shares of the nodes of each level of a taxonomy, or of the values alone. With a taxonomy, the
+    distance is at least the mean of those over its levels; without one, the number is exact.
 
     >>> least_records([[0.5, 0.3, 0.2]], 0.05, 100)
     4
@@ -100,18 +97,15 @@ def least_records(levels: Sequence[Sequence[float]], t: float, most: int) -> int
     return None
 
 
-def _diversity_of(policy: Policy) -> str:
-    diversity = policy.diversity
-    if diversity is None:
-        return ""
+def _diversity_of(diversity: Diversity, k: int) -> str:
     l = f"l = {diversity.l:g}"  # noqa: E741 - of l-diversity
     if diversity.kind == "entropy":
         return f"entropy l-diversity, {l}: the entropy of a cluster's values is at least log({diversity.l:g})"
     if diversity.kind == "recursive":
         return f"recursive (c, l)-diversity, c = {diversity.c:g}, {l}"
     # p-sensitive k-anonymity is defined for p up to k only.
-    name = f" (with k = {policy.k} also called p-sensitive k-anonymity, p = {diversity.l:g})"
-    return f"distinct l-diversity, {l}{name if diversity.l <= policy.k else ''}"
+    name = f" (with k = {k} also called p-sensitive k-anonymity, p = {diversity.l:g})"
+    return f"distinct l-diversity, {l}{name if diversity.l <= k else ''}"
 
 
 def _closeness_of(attribute: Attribute) -> str:
@@ -240,7 +234,10 @@ def _shares_by_level(attribute: Attribute, reference: Reference) -> list[list[fl
 
 
 def _least_distance(shares: Sequence[float], n: int) -> float:
-    """Return the distance of the nearest cluster of n records, if all values are equally far from each other."""
+    """Return the distance of the nearest cluster of n records, if all values are equally far from each other.
+
+    Each value has records in proportion, and the largest remainders have the rest.
+    """
     exact = [share * n for share in shares]
     whole = [math.floor(count + _ROUNDING) for count in exact]
     rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)
@@ -296,12 +293,7 @@ def _advise_on_missing(policy: Policy) -> Iterator[str]:
 
 
 def _advise_on_categories(policy: Policy) -> Iterator[str]:
-    real = _names(
-        attribute
-        for attribute in policy.quasi_identifiers
-        if not attribute.has_moments and attribute.publish != "ancestor"
-    )
-    if real:
+    if real := _names(a for a in policy.quasi_identifiers if not a.has_moments and a.publish != "ancestor"):
         yield (
             f"{real}: a cluster publishes a category that one of its people has (the median or the most "
             "frequent one), not a mean of all: it shows that such a person is there. A nominal attribute with a "
@@ -309,7 +301,7 @@ def _advise_on_categories(policy: Policy) -> Iterator[str]:
         )
     for attribute in policy.clustered:
         taxonomy = attribute.taxonomy
-        if taxonomy is not None and taxonomy.may_lack_header and taxonomy.header[0] != attribute.name:
+        if taxonomy is not None and len(taxonomy.header) == taxonomy.levels and taxonomy.header[0] != attribute.name:
             yield (
                 f"attributes.{attribute.name}: the first line of its taxonomy is taken as the header. If it is a leaf, "
                 "add a header; if it is none, give its first cell the name of the attribute, or all rows one last name"

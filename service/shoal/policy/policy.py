@@ -70,8 +70,6 @@ class Policy:
         None for a policy of finished tables.
     position : float
         Weight of the position of a record; ignored if ``target_span`` is set.
-    kafka : KafkaSection or None
-    csv, csv_output : CsvDialect
     per_subject, min_population, t, diversity, dependence
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set. ``diversity`` is ``privacy.l``.
     scaling : {"spreads", "bounds"}
@@ -119,11 +117,7 @@ class Policy:
 
     @classmethod
     def load(
-        cls,
-        path: str | Path,
-        taxonomies: Mapping[str, str | Path] | None = None,
-        *,
-        needs_references: bool = True,
+        cls, path: str | Path, taxonomies: Mapping[str, str | Path] | None = None, *, needs_references: bool = True
     ) -> Self:
         """Read, check and resolve a policy file in YAML or JSON.
 
@@ -489,15 +483,8 @@ class Origin:
 def resolve_rule(name: str, k: int, *, protects_values: bool = False) -> str:
     """Return the rule for a value of ``stream.rule``, from the policy alone: a restarted stream uses the same rule.
 
-    Parameters
-    ----------
-    name : str
-        Value of ``stream.rule``. Any value other than ``auto`` is returned unchanged.
-    k : int
-        Minimum number of distinct subjects in a cluster.
-    protects_values : bool
-        Whether the policy has ``l``, ``t`` or a largest share of a value. Rules that form one cluster at a time take
-        the near records, until the held ones lack the values that the last records need; ``block`` suppresses fewer.
+    Rules that form one cluster at a time take the near records, until the held ones lack the values that l, t or shares
+    of values need in the last clusters; ``block`` suppresses fewer.
     """
     if name != "auto":
         return name
@@ -505,10 +492,7 @@ def resolve_rule(name: str, k: int, *, protects_values: bool = False) -> str:
 
 
 def shown_settings(kafka: KafkaSection) -> dict[str, Any]:
-    """Return what is shown of the section: asterisks for secrets, and how many arguments a program has.
-
-    An argument may be a secret.
-    """
+    """Return what is shown of the section: asterisks for secrets, and a count for arguments, which may be secrets."""
     content = kafka.model_dump(mode="json", exclude_none=True)
     if kafka.sasl_oauth_command:
         program, *arguments = kafka.sasl_oauth_command
@@ -545,12 +529,9 @@ def _diversity(privacy: PrivacySection) -> Diversity | None:
 
 
 def _max_value_share(privacy: PrivacySection) -> float | None:
-    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default.
-
-    Without l and t, a share of 1 is no limit, so that such a policy does not count as one that protects values.
-    """
+    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default."""
     if privacy.max_value_share == 1 and privacy.l is None and privacy.t is None:
-        return None
+        return None  # no limit: the policy does not protect values
     if privacy.max_value_share is None and isinstance(privacy.l, int):
         return DEFAULT_MAX_VALUE_SHARE
     return privacy.max_value_share

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from shoal.errors import InputError
 from shoal.policy.attribute import Reference
@@ -40,17 +40,12 @@ class _ReferenceRow(NamedTuple):
     line: int
 
 
-class _RowFault(NamedTuple):
-    line: int
-    message: str
+_RowFault: TypeAlias = tuple[int, str]
+"""The line of a row, and what is wrong with it."""
 
 
 def read_references(document: Document, folder: Path) -> tuple[dict[str, Reference], list[Finding]]:
-    """Return the references of confidential attributes by the attribute's name, and all faults.
-
-    Paths of files are relative to the folder of the policy. A message names a line of the file, never a value or a
-    share.
-    """
+    """Return the references of confidential attributes by the attribute's name, and all faults, without values."""
     references: dict[str, Reference] = {}
     faults: list[Finding] = []
     missing = frozenset(document.missing_texts)
@@ -101,9 +96,7 @@ def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[
     if not found:
         raise InputError(f"{name}: is empty; give the header value,share and one row per value")
     _require_header(name, found[0][1])
-    wrong = [
-        _RowFault(line, _describe_width(len(cells))) for line, cells in found[1:] if len(cells) != len(REFERENCE_HEADER)
-    ]
+    wrong = [(line, _describe_width(len(cells))) for line, cells in found[1:] if len(cells) != len(REFERENCE_HEADER)]
     texts = {"", *map(fold_characters, missing)}
     rows = [
         _ReferenceRow(None if fold_characters(cells[0]) in texts else cells[0], cells[1], line)
@@ -133,14 +126,14 @@ def _check_rows(rows: Sequence[_ReferenceRow], attribute: AttributeSection) -> I
     order = frozenset(fold_characters(str(item)) for item in attribute.order or ())
     for row in rows:
         if fault := _fault_of_share(row.share):
-            yield _RowFault(row.line, fault)
+            yield row.line, fault
         if row.text is not None and (fault := _fault_of_value(row.text, attribute, order)):
-            yield _RowFault(row.line, fault)
+            yield row.line, fault
             continue
         first = lines.setdefault(fold_text(row.text, attribute.type), row.line)
         if first != row.line:
             what = "the missing value" if row.text is None else "the value"
-            yield _RowFault(row.line, f"{what} occurs twice, also in line {first}; add the shares and remove one row")
+            yield (row.line, f"{what} occurs twice, also in line {first}; add the shares and remove one row")
 
 
 def _fault_of_share(text: str) -> str:

@@ -1,8 +1,7 @@
 """The schema of a policy file: sections, keys, types, ranges and descriptions, each stated once.
 
-pydantic checks types and ranges; `shoal schema` and docs/policy.md show them, and messages repeat them. A key may be
-missing even where it is required, so that all other faults are found too: `missing_keys` finds those. Rules that
-involve several keys are in `checks`.
+pydantic checks types and ranges; `shoal schema` and docs/policy.md show them, and messages repeat them. A required key
+may be missing, so that all other faults are found too: `missing_keys` finds it.
 
 The description of a key is its only documentation. It is Markdown; links are relative to the folder ``docs``.
 """
@@ -299,9 +298,7 @@ class KafkaSection(Section):
     """``kafka``: connection, topics, consumer group and timings. An environment variable overrides each field."""
 
     bootstrap_servers: Text | None = key(
-        "Addresses of brokers, `HOST:PORT`, separated by commas.",
-        shown="required",
-        example="kafka-1:9093,kafka-2:9093",
+        "Addresses of brokers, `HOST:PORT`, separated by commas.", shown="required", example="kafka-1:9093,kafka-2:9093"
     )
     input: Text | None = key(
         "The input topic. No two topics may be equal, or differ in `.` and `_` only.",
@@ -367,9 +364,7 @@ class KafkaSection(Section):
         strict=False,
     )
     sasl_oauth_token_file: Text | None = key(
-        "File with an OAuth token, read for each connection.",
-        values="file",
-        example="/run/secrets/token",
+        "File with an OAuth token, read for each connection.", values="file", example="/run/secrets/token"
     )
     sasl_oauth_command: list[str] | None = key(
         "Program and arguments that print an OAuth token, and nothing else. In the environment it is JSON.",
@@ -415,9 +410,7 @@ class KafkaSection(Section):
         ge=1_000,
     )
     transaction_timeout_ms: int = key(
-        "Transaction timeout. The broker's `transaction.max.timeout.ms` must allow it.",
-        default=60_000,
-        ge=1_000,
+        "Transaction timeout. The broker's `transaction.max.timeout.ms` must allow it.", default=60_000, ge=1_000
     )
     patience_s: Number = key(
         "How long to try again while the broker cannot be reached, or lets no transactions begin. Then the worker ends "
@@ -512,11 +505,7 @@ class PrivacySection(Section):
         le=MAX_DELTA,
     )
     max_share: Number | None = key(
-        "Largest share of one subject in the records of a cluster. At least 1/k.",
-        shown="0.5",
-        example=0.5,
-        gt=0,
-        le=1,
+        "Largest share of one subject in the records of a cluster. At least 1/k.", shown="0.5", example=0.5, gt=0, le=1
     )
     per_subject: PerSubjectSection | None = key(
         "How many records of one person are published within a window ([ADR 6](adr/0006-subject-quota.md)).",
@@ -670,12 +659,10 @@ class CsvSection(Section):
     delimiter: Literal[",", ";", "\t", "tab", "|"] | None = key("Separates the cells of a row.", shown="`,`")
     quote: Literal['"', "'"] | None = key("Stands around a cell that needs it.", shown='`"`')
     escape: Literal["doubled", "backslash"] | None = key(
-        "How a quotation mark is written inside quotes: twice, or after a backslash.",
-        shown="`doubled`",
+        "How a quotation mark is written inside quotes: twice, or after a backslash.", shown="`doubled`"
     )
     decimal: Literal[".", ","] | None = key(
-        "The decimal sign. With `,`, a cell with a point is no number. There are no thousands separators.",
-        shown="`.`",
+        "The decimal sign. With `,`, a cell with a point is no number. There are no thousands separators.", shown="`.`"
     )
     encoding: Encoding | None = key("How characters are written as bytes.", shown="`utf-8`", example="cp1252")
     line_end: Literal["lf", "crlf", "cr"] | None = key(
@@ -704,7 +691,7 @@ class Document(Section):
     )
     subject: Literal["every_record"] | None = key(
         "Each record is a different person, [also one that is sent twice](#subjects). Without this key exactly one "
-        "attribute has `subject: true`.",
+        "attribute has `subject: true`."
     )
     undeclared: Literal["quarantine", "drop"] = key(
         "Fields that are not declared: `quarantine` rejects the record as `invalid`, `drop` ignores the field.",
@@ -735,8 +722,7 @@ class Document(Section):
         example={"k": 10},
     )
     stream: StreamSection | None = key(
-        "Delay, rule and release of a stream ([stream](#stream)). A table needs none.",
-        example={"delta": 100},
+        "Delay, rule and release of a stream ([stream](#stream)). A table needs none.", example={"delta": 100}
     )
     table: TableSection = key(
         "What `shoal batch` may do with a finished table ([table](#table)).",

@@ -71,11 +71,6 @@ class Taxonomy:
             return cls(tuple(tuple(row[:-1]) for row in rows), tops.pop(), header)
         return cls(tuple(tuple(row) for row in rows), header=header)
 
-    @property
-    def may_lack_header(self) -> bool:
-        """Whether the first line of the file may be a leaf: nothing in the other rows shows that it is none."""
-        return len(self.header) == self.levels
-
 
 MAX_LEVELS = 32
 """Limit on the levels below the root. Each is a column of distances."""
@@ -172,10 +167,7 @@ def _also(row: TaxonomyRow) -> str:
 
 
 def replace_taxonomies(document: Document, files: Mapping[str, str | Path]) -> tuple[Document, list[Finding]]:
-    """Return a document that reads taxonomies from other files by attribute, and the faults.
-
-    Paths are relative to the working directory.
-    """
+    """Return a document that reads taxonomies from other files (by attribute, as given here), and the faults."""
     changed = dict(document.attributes)
     known = [f"attributes.{name}" for name, attribute in changed.items() if attribute.taxonomy is not None]
     faults: list[Finding] = []
@@ -227,10 +219,7 @@ def _read_named_file(folder: Path, name: str) -> str:
 
 
 def read_rows(folder: Path, name: str) -> list[tuple[int, list[str]]]:
-    """Return the rows of a CSV file that the policy names, each with its line; blank lines are left out.
-
-    The delimiter is that of the first of two lines that has one.
-    """
+    """Return the rows of a CSV file that the policy names, each with its line; blank lines are left out."""
     text = _read_named_file(folder, name)
     found = (delimiter for line in text.splitlines()[:2] for delimiter in (";", ",") if delimiter in line)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=next(found, ";"), strict=True)
@@ -291,8 +280,7 @@ def read_taxonomies(
 ) -> tuple[dict[str, Taxonomy], list[tuple[FieldPath, str, FieldPath]]]:
     """Return the taxonomies of nominal attributes by the attribute's name, and all faults.
 
-    A fault is the field that names the taxonomy, the message, and the place in the policy whose line is shown. Paths of
-    files are relative to the folder of the policy.
+    A fault is the field that names the taxonomy, the message, and the place in the policy whose line is shown.
     """
     taxonomies: dict[str, Taxonomy] = {}
     faults: list[tuple[FieldPath, str, FieldPath]] = []

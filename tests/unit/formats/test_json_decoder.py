@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import Block, JsonDecoder, JsonEncoder, Reason
 from shoal.policy import Policy
 from support.making import SUBJECT, encoded, message, policy_of, quasi, unchanged_field, usual_policy
 
@@ -36,52 +36,9 @@ def changed(name: str, value: str) -> bytes:
     return text.replace('"@@"', value, 1).encode(errors="surrogatepass")
 
 
-# ---------------------------------------------------------------- the shape of a block
-
-
-def test_a_block_contains_arrays() -> None:
-    block = decode(message(age=1, income=2.5), message(age=3.0, income=4, patient="p2"))
-    assert block.values.dtype == np.float64
-    assert block.values.flags.c_contiguous
-    assert block.values.tolist() == [[1.0, 2.5], [3.0, 4.0]]
-    assert block.subjects.dtype == block.index.dtype == np.int64
-    assert block.index.tolist() == [0, 1]
-    assert len(set(block.subjects.tolist())) == 2
-    assert block.unchanged_fields == [b'"diagnosis":"flu","ward":7'] * 2
-    assert block.rejected == []
-    assert block.clipped == 0
-    assert len(block) == 2
-
-
-@pytest.mark.parametrize("messages", [[], [None], [b"", None, b"{}"]])
-def test_a_block_without_records_keeps_its_shape(messages: list[bytes | None]) -> None:
-    block = JsonDecoder(usual_policy()).decode(messages)
-    assert block.values.shape == (0, 2)
-    assert block.subjects.shape == block.index.shape == (0,)
-    assert block.unchanged_fields == []
-    assert [index for index, _ in block.rejected] == list(range(len(messages)))
-
-
-def test_long_input_is_decoded_in_one_call() -> None:
-    records = [message(age=number % 100, patient=f"p{number % 700}") for number in range(1300)]
-    messages = encoded(*records)
-    messages[600], messages[1299], messages[0] = None, b"x", messages[0]
-    decoder = JsonDecoder(usual_policy())
-    whole = decoder.decode(messages)
-    parts = [decoder.decode([text]) for text in messages]
-    assert whole.values.tolist() == [part.values[0].tolist() for part in parts if len(part)]
-    assert whole.subjects.tolist() == [part.subjects[0] for part in parts if len(part)]
-    assert whole.index.tolist() == [n for n in range(1300) if n not in {600, 1299}]
-    assert whole.rejected == [(600, UNDECODABLE), (1299, UNDECODABLE)]
-    assert whole.unchanged_fields == [fields for part in parts for fields in part.unchanged_fields]
-
-
 def test_repr_of_a_block_contains_counts_only() -> None:
     block = decode(message(patient="canary", diagnosis="canary", age=200))
     assert repr(block) == "Block(records=1, rejected=0, clipped=1)"
-
-
-# ---------------------------------------------------------------- rejected messages
 
 
 @pytest.mark.parametrize(
@@ -89,24 +46,20 @@ def test_repr_of_a_block_contains_counts_only() -> None:
     [
         None,
         b"",
-        b" ",
         b"{",
         json.dumps(message()).encode()[:-2],
         json.dumps(message()).encode() + b"\n" + json.dumps(message()).encode(),
         b"\xef\xbb\xbf" + json.dumps(message()).encode(),
         json.dumps(message()).encode() + b"\x00",
         changed("age", "NaN"),
-        changed("income", "-Infinity"),
         changed("age", "042"),
         changed("diagnosis", '"\x01"'),
         changed("diagnosis", '"\\x41"'),
         changed("diagnosis", '"\ud800"'),
-        changed("diagnosis", '"\\ud800"'),
         changed("ticket", '"\\udc00\\ud800"'),
         changed("patient", '"\\ud800 "'),
         changed("diagnosis", '"@"').replace(b"@", b"\xff"),
         changed("patient", '"@"').replace(b"@", b"\xed\xa0\x80"),
-        changed("diagnosis", "[" * 1000 + "]" * 1000),
         changed("ticket", "[" * 1000 + "]" * 1000),
         changed("ticket", '{"a":' * 65 + "1" + "}" * 65),
         changed("age", "[" * 1000),
@@ -121,24 +74,12 @@ def test_json_that_is_not_a_record_is_invalid(text: bytes) -> None:
     assert reason(text) is INVALID
 
 
-@pytest.mark.parametrize("name", list(message()))
-def test_every_declared_field_is_required(name: str) -> None:
-    record = message()
-    del record[name]
-    assert reason(encoded(record)[0]) is INVALID
-
-
 @pytest.mark.parametrize("name", ["age", "income"])
 @pytest.mark.parametrize(
     "value", ["null", "true", '"12"', '""', "[]", "[1]", "{}", "1e400", "-1e400", "1" * 400, '"NaN"', "1" * 2000]
 )
 def test_a_quasi_identifier_is_a_finite_number(name: str, value: str) -> None:
     assert reason(changed(name, value)) is INVALID
-
-
-@pytest.mark.parametrize("value", ["42.5", "1e-3", "-0.5", "1e-300"])
-def test_an_integer_must_be_integral(value: str) -> None:
-    assert reason(changed("age", value)) is INVALID
 
 
 @pytest.mark.parametrize(("value", "number"), [("42.0", 42), ("4.2e1", 42), ("-0", 0), ("-0.0", 0), ("1e-400", 0)])
@@ -151,11 +92,6 @@ def test_an_integer_can_be_written_in_any_way(value: str, number: float) -> None
 @pytest.mark.parametrize("value", ["null", '""', '"  "', '"\\u2003"', "[]", "{}", '{"a":1}', "1e400"])
 def test_a_subject_is_required(value: str) -> None:
     assert reason(changed("patient", value)) is INVALID
-
-
-@pytest.mark.parametrize("value", ["null", "[]", '{"a":[1,{"b":null}]}', "1e400", "true", '""', "9" * 500])
-def test_an_identifier_may_be_anything(value: str) -> None:
-    assert reason(changed("ticket", value)) is None
 
 
 @pytest.mark.parametrize(
@@ -216,9 +152,6 @@ def test_passthrough_fields_above_max_bytes_are_too_large() -> None:
     assert block.unchanged_fields == [b'"y":' + b"1" + b"0" * 30]
 
 
-# ---------------------------------------------------------------- bounds
-
-
 def test_values_outside_their_bounds_are_clipped_and_counted() -> None:
     block = decode(message(age=111, income=-1), message(age=110, income=0), message(age=-5, income=2e300))
     assert block.values.tolist() == [[110.0, 0.0], [110.0, 0.0], [0.0, 1e6]]
@@ -231,16 +164,6 @@ def test_values_outside_their_bounds_are_rejected_with_quarantine() -> None:
     assert block.rejected == [(0, INVALID), (2, INVALID)]
     assert block.values.tolist() == [[10.0, 10.0], [0.0, 10.0]]
     assert block.clipped == 1
-
-
-def test_without_bounds_nothing_is_clipped() -> None:
-    policy = policy_of({"a": quasi(None, None), "b": quasi(0, 1)})
-    block = decode({"a": -1e308, "b": 2}, {"a": 1e308, "b": 1}, policy=policy)
-    assert block.values[:, 0].tolist() == [-1e308, 1e308]
-    assert block.clipped == 1
-
-
-# ---------------------------------------------------------------- unchanged fields
 
 
 @pytest.mark.parametrize(
@@ -264,44 +187,21 @@ def test_passthrough_fields_have_their_type(kind: str, good: list[str], bad: lis
 @pytest.mark.parametrize(
     ("text", "published"),
     [
-        ("100", "100"),
-        ("100.0", "100"),
         ("1e2", "100"),
         ("-0.0", "0"),
-        ("-0", "0"),
-        ("0.1", "0.1"),
         ("1.50", "1.5"),
         ("9007199254740993", "9007199254740993"),
-        ("123456789012345678901234567890", "123456789012345678901234567890"),
         ("1e22", "1" + "0" * 22),
         ('"\\/\\u00e9\\u0041"', '"/éA"'),
         ('"a\\"b\\\\\\n\\u0000"', '"a\\"b\\\\\\n\\u0000"'),
         ('"\\ud83d\\ude00"', '"😀"'),
         ("true", "true"),
-        ("null", "null"),
-        ('"1"', '"1"'),
     ],
 )
 def test_passthrough_values_are_published_in_one_form(text: str, published: str) -> None:
     policy = policy_of({"x": quasi(), "y": unchanged_field()})
     block = JsonDecoder(policy).decode([b'{"x":1,"y":%b}' % text.encode()])
     assert block.unchanged_fields == [f'"y":{published}'.encode()]
-
-
-def test_passthrough_fields_are_encoded_for_the_output() -> None:
-    policy = policy_of({"y": unchanged_field(), "x": quasi(), "z": unchanged_field()})
-    records = encoded({"y": 'a,"b', "x": 1, "z": None}, {"y": 1e2, "x": 2, "z": True})
-    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).decode(records).unchanged_fields == [
-        b'"a,""b"\xff',
-        b"100\xfftrue",
-    ]
-    assert (
-        JsonDecoder(policy, encoder=JsonEncoder(policy)).decode(records).unchanged_fields
-        == JsonDecoder(policy).decode(records).unchanged_fields
-    )
-
-
-# ---------------------------------------------------------------- names
 
 
 NAMES = [
@@ -326,37 +226,10 @@ def test_any_name_is_supported(odd: list[str], ascii_only: bool) -> None:  # noq
     assert list(json.loads(row)) == odd
 
 
-def test_names_with_escapes_reject_undeclared_fields_too() -> None:
-    attributes = {'q"': quasi(), "n\\": unchanged_field("integer")}
-    strict, lenient = policy_of(attributes), policy_of(attributes, undeclared="drop")
-    good, more = {'q"': 1, "n\\": 2}, {'q"': 1, "n\\": 2, "f1": 3}
-    assert decode(good, more, policy=strict).rejected == [(1, INVALID)]
-    assert decode(good, more, {'q"': "1", "n\\": 2}, {'q"': 1}, policy=lenient).rejected == [(2, INVALID), (3, INVALID)]
-    assert JsonDecoder(strict).decode([b"[]", b"{", b'{"q\\"":1,"q\\"":1,"n\\\\":2}']).rejected == [
-        (0, INVALID),
-        (1, UNDECODABLE),
-        (2, INVALID),
-    ]
-
-
-# ---------------------------------------------------------------- subjects
-
-
-def test_all_texts_of_a_number_count_as_one_subject() -> None:
-    records = [message(patient=patient) for patient in (7, 7.0, "7", "7 ", "007", "\u00a07")]
-    assert len(set(decode(*records).subjects.tolist())) == 1
-    assert len(set(decode(message(patient=7), message(patient=8)).subjects.tolist())) == 2
-
-
-def test_a_subject_of_type_string_is_a_text() -> None:
-    policy = policy_of({"who": {**SUBJECT, "type": "string"}, "x": quasi()})
-    block = decode(*({"who": who, "x": 1} for who in ("007", "7", " 7", 7, None, True, "")), policy=policy)
-    assert block.index.tolist() == [0, 1, 2]
-    assert len(set(block.subjects.tolist())) == 2
-
-
-@pytest.mark.parametrize(("kind", "accepted"), [("integer", 3), ("number", 4), ("boolean", 1), ("any", 6)])
-def test_subjects_of_other_types(kind: str, accepted: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "accepted"), [("integer", 3), ("number", 4), ("boolean", 1), ("any", 6), ("string", 2)]
+)
+def test_subjects_have_their_type(kind: str, accepted: int) -> None:
     policy = policy_of({"who": {**SUBJECT, "type": kind}, "x": quasi()})
     values = [7, 7.0, "7", 7.5, True, "x", None, [7], {"a": 7.0}]
     assert len(decode(*({"who": value, "x": 1} for value in values), policy=policy)) == accepted
@@ -368,8 +241,6 @@ def test_every_record_can_be_a_subject_of_its_own() -> None:
     blocks = [decoder.decode(encoded(*[{"x": 1}] * n)) for n in (3, 600, 1)]
     assert len({number for block in blocks for number in block.subjects.tolist()}) == 604
 
-
-# ---------------------------------------------------------------- a header that was read as a record
 
 TEXTS: dict[str, dict[str, Any]] = {
     "ticket": {"role": "identifier"},
@@ -396,9 +267,28 @@ def test_a_record_with_the_name_of_each_field_as_its_value_is_invalid(text: str)
     assert block.rejected == [(1, INVALID)]
 
 
+NUMBERS = {"1": {"role": "quasi_identifier", "scale": "nominal"}, "1.5": unchanged_field()}
+NESTED = {name: fields | {"from": f"value.row.{name}"} for name, fields in TEXTS.items()}
+
+
 @pytest.mark.parametrize(
-    "changes", [{name: "x"} for name in TEXTS] + [{"ill": None}, {"notes": ["notes"]}, {"id": "ID"}]
+    ("policy", "record", "rejected"),
+    [
+        (policy_of(TEXTS, undeclared="drop"), HEADER | {"more": "x"}, [(0, INVALID)]),
+        (policy_of(NESTED), {"row": HEADER}, [(0, INVALID)]),
+        (policy_of(NESTED), {"row": HEADER | {"id": "p"}}, []),
+        (policy_of({"sex": TEXTS["sex"]}), {"sex": "sex"}, []),
+        (policy_of(NUMBERS), {"1": "1", "1.5": "1.5"}, [(0, INVALID)]),
+        (policy_of(NUMBERS), {"1": 1, "1.5": 1.5}, []),
+    ],
 )
+def test_two_or_more_declared_fields_are_compared_with_their_names(
+    policy: Policy, record: dict[str, Any], rejected: list[tuple[int, Reason]]
+) -> None:
+    assert decode(record, policy=policy).rejected == rejected
+
+
+@pytest.mark.parametrize("changes", [{"sex": "x"}, {"ill": None}, {"notes": ["notes"]}, {"id": "ID"}])
 def test_a_record_with_another_value_than_the_names_of_its_fields_is_accepted(changes: dict[str, Any]) -> None:
     assert decode(HEADER | changes, policy=policy_of(TEXTS)).rejected == []
 
@@ -407,25 +297,6 @@ def test_a_record_with_another_value_than_the_names_of_its_fields_is_accepted(ch
 def test_any_value_of_a_dropped_identifier_can_be_compared_with_its_name(value: str) -> None:
     text = json.dumps(HEADER).replace('"ticket": "ticket"', f'"ticket":\t{value}')
     assert JsonDecoder(policy_of(TEXTS)).decode([text.encode()]).rejected == []
-
-
-def test_only_declared_fields_are_compared_with_their_names() -> None:
-    policy = policy_of(TEXTS, undeclared="drop")
-    assert decode(HEADER | {"more": "x"}, HEADER | {"sex": "f", "more": "more"}, policy=policy).rejected == [
-        (0, INVALID)
-    ]
-
-
-def test_a_field_inside_an_object_is_compared_with_its_own_name() -> None:
-    paths = {name: fields | {"from": f"value.row.{name}"} for name, fields in TEXTS.items()}
-    assert decode({"row": HEADER}, {"row": HEADER | {"id": "p"}}, policy=policy_of(paths)).rejected == [(0, INVALID)]
-
-
-def test_one_field_and_numbers_are_not_compared_with_names() -> None:
-    one = {"sex": {"role": "quasi_identifier", "scale": "nominal"}}
-    assert decode({"sex": "sex"}, policy=policy_of(one)).rejected == []
-    numbers = {"1": {"role": "quasi_identifier", "scale": "nominal"}, "1.5": unchanged_field()}
-    assert decode({"1": 1, "1.5": 1.5}, {"1": "1", "1.5": "1.5"}, policy=policy_of(numbers)).rejected == [(1, INVALID)]
 
 
 def test_rows_of_parquet_are_not_compared_with_names() -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from shoal.errors import InputError
-from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import Block, JsonDecoder, JsonEncoder, Reason
 from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import Policy
@@ -86,10 +86,7 @@ JSON_CASES: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = [
     (NOMINAL | GROUP, [(None, None), ("", None), ("?", '"?"'), (" ", '" "'), *invalid(1.5, ["a"])]),
     (
         ORDINAL,
-        [
-            *(("low", 0), (2, 1), ("2", 1), ("high", 2), (2.0, 1)),
-            *invalid("Low", 3, 2.5, 0, True, " low", None, ""),
-        ],
+        [*(("low", 0), (2, 1), ("2", 1), ("high", 2), (2.0, 1)), *invalid("Low", 3, 2.5, 0, True, " low", None, "")],
     ),
     (ORDINAL | GROUP, [("low", 0), (None, None), ("", None), ("none", INVALID)]),
     (ORDINAL | {"order": ["true", "false"]}, [(True, 0), ("true", 0), (False, 1)]),
@@ -159,61 +156,6 @@ def test_decimal_commas_of_times_and_numbers() -> None:
     assert contents(decode_csv(policy_with(NOMINAL, **commas), ["1,5"]), 1) == ['"1,5"']
 
 
-@pytest.mark.parametrize("attribute", [NOMINAL, ORDINAL, ICD, DATE, SECONDS, NUMBER])
-def test_missing_values_are_those_of_the_policy(attribute: dict[str, Any]) -> None:
-    texts = ["?", "999", "", "NA"]
-    grouped = policy_with(attribute | GROUP, missing_values=["?", "999", "NA"])
-    kept = {"nominal": '""'}.get(attribute.get("scale", ""), INVALID)
-    assert contents(decode_json(grouped, texts), 4) == [None, None, kept, None]
-    assert contents(decode_csv(grouped, texts), 4) == [None, None, kept, None]
-    quarantining = policy_with(attribute, missing_values=["?", "999", "NA"])
-    assert contents(decode_json(quarantining, texts), 4) == [INVALID, INVALID, kept, INVALID]
-    assert contents(decode_csv(quarantining, texts), 4) == [INVALID, INVALID, kept, INVALID]
-
-
-TEXTS_99: dict[str, Any] = {"missing_values": ["", "99", "-1.5", "true", "n/a"]}
-
-
-@pytest.mark.parametrize(
-    ("attribute", "values", "expected"),
-    [
-        (NUMBER, [99, 99.0, "99", 9.9e1, -1.5, 98, None], [None, None, None, None, None, 98, None]),
-        (SECONDS, [99, 99.0, "99", -1.5, 98, 99.0001, True], [None, None, None, None, 98000, 99000, INVALID]),
-        (DATE, [99, 99.0, "99", True, "1970-01-02", 98, -1.5, False], [None] * 4 + [DAY] + [INVALID] * 3),
-        (NOMINAL, [99, "99", True, "true", 98, False, 99.0], [None, None, None, None, "98", "false", None]),
-        (ICD, [99, "99", True, "true", 98, 7, -1], [None, None, None, None, '"98"', '"7"', '"-1"']),
-        (ORDINAL, [99, "99", True, 2, "2", 98], [None, None, None, 1, 1, INVALID]),
-    ],
-)
-def test_a_number_or_truth_value_is_missing_if_its_text_is(
-    attribute: dict[str, Any], values: list[Any], expected: list[Any]
-) -> None:
-    n = len(values)
-    assert contents(decode_json(policy_with(attribute | GROUP, **TEXTS_99), values), n) == expected
-    refused = [INVALID if value is None else value for value in expected]
-    assert contents(decode_json(policy_with(attribute, **TEXTS_99), values), n) == refused
-
-
-def test_a_number_is_missing_in_every_format_however_it_is_written() -> None:
-    cells = ["99", " 99.0", "9.9e1", "-1.5", "098", "+99"]
-    for attribute, other in ((NUMBER, 98), (SECONDS, 98_000)):
-        policy = policy_with(attribute | GROUP, **TEXTS_99)
-        assert contents(decode_csv(policy, cells), 6) == [None, None, None, None, other, None]
-        for column in (pa.array([99, 98], pa.int16()), pa.array([99.0, 98.0])):
-            assert contents(decode_parquet(policy, column), 2) == [None, other]
-            assert contents(decode_parquet(policy, column, max_bytes=0), 2) == [None, other]
-    for category in (NOMINAL, ICD):
-        policy = policy_with(category | GROUP, **TEXTS_99)
-        assert contents(decode_parquet(policy, pa.array([99.0, None])), 2) == [None, None]
-        assert contents(decode_parquet(policy, pa.array([True, None])), 2) == [None, None]
-
-
-def test_a_time_that_no_year_has_can_mean_a_missing_one() -> None:
-    policy = policy_with(SECONDS | GROUP, missing_values=["9999999999999999"])
-    assert contents(decode_json(policy, [9999999999999999, 1]), 2) == [None, 1000]
-    assert contents(decode_json(policy, [9999999999999999, 9999999999999]), 2) == [None, INVALID]
-
-
 PARQUET_CASES: list[tuple[dict[str, Any], pa.Array, list[Any]]] = [
     (NOMINAL | GROUP, pa.array(["M", None, "", "F", "M"]), ['"M"', None, None, '"F"', '"M"']),
     (NOMINAL | GROUP, pa.array(["M", None, "F"]).dictionary_encode(), ['"M"', None, '"F"']),
@@ -277,12 +219,6 @@ def test_steering_attributes_follow_the_quasi_identifiers() -> None:
     assert rows == [b'{"age":4.5,"sex":"M"}'] * 2
 
 
-def test_filters_and_slices_keep_the_categories() -> None:
-    block = decode_json(policy_with(NOMINAL), ["a", "b", "a", "c"])
-    for part in (block.filter(np.array([False, True, False, True])), block.slice(slice(1, 4, 2))):
-        assert [part.categories[0][int(value)] for value in part.values[:, 0]] == ['"b"', '"c"']
-
-
 def test_times_outside_their_bounds() -> None:
     bounds = {"bounds": ["1970-01-02", "1970-01-04"]}
     texts = ["1970-01-01", "1970-01-02", "1970-01-04T00:00:00.001Z"]
@@ -296,13 +232,7 @@ def test_a_category_that_the_output_encoding_lacks_is_invalid() -> None:
     policy = policy_with(NOMINAL | GROUP, csv={"encoding": "latin-1"})
     block = decode_csv(policy, ["é", "Ω", "", "a"])
     assert contents(block, 4) == ['"é"', INVALID, None, '"a"']
-    for kept in (policy_with(NOMINAL), policy_of({"x": NOMINAL})):
-        assert (
-            CsvDecoder(kept, ["x", "note"][: len(kept.attributes)])
-            .decode([["Ω", "n"][: len(kept.attributes)]])
-            .rejected
-            == []
-        )
+    assert CsvDecoder(policy_with(NOMINAL)).decode([["Ω", "n"]]).rejected == []
     steering = policy_of(
         {"w": {"role": "steering", "scale": "nominal"}, "age": quasi()},
         steering={"by": [{"attribute": "w", "weight": 1}]},
@@ -344,47 +274,12 @@ def test_long_categories_of_json_and_of_steering_attributes() -> None:
     assert block.values.tolist() == [[4, 1, 1], [5, 0, 0]]
 
 
-def test_an_unknown_long_value_of_a_closed_taxonomy_is_invalid() -> None:
-    assert contents(decode_csv(policy_with(ICD | {"unknown": "quarantine"}), [LONG, "A1"]), 2) == [INVALID, '"A1"']
-
-
 def test_categories_count_as_unchanged_fields_do() -> None:
     policy = policy_with(NOMINAL | GROUP)
     # "note":"n" has 10 bytes as JSON, the category has 2 quotation marks.
     decoder = CsvDecoder(policy, encoder=JsonEncoder(policy), max_bytes=20)
-    block = decoder.decode(
-        [["12345678", "n"], ["123456789", "n"], ["ääää", "n"], ["ääääa", "n"], ["", "n"], ["", "n" * 12]]
-    )
-    assert block.rejected == [(1, Reason.TOO_LARGE), (3, Reason.TOO_LARGE), (5, Reason.TOO_LARGE)]
-    assert block.index.tolist() == [0, 2, 4]
-    assert [None if np.isnan(value) else block.categories[0][int(value)] for value in block.values[:, 0]] == [
-        '"12345678"',
-        '"ääää"',
-        None,
-    ]
-
-
-def test_keys_headers_and_timestamps() -> None:
-    class Message:
-        key = b" M "
-        headers = (("born", b"1970-01-02"), ("n", b""))
-        timestamp = 1_234
-
-    policy = policy_of(
-        {
-            "sex": NOMINAL | {"from": "key"},
-            "born": DATE | {"from": "header:born"},
-            "n": NUMBER | GROUP | {"from": "header:n"},
-            "at": DATE | {"unit": "ms", "from": "timestamp"},
-            "x": unchanged_field(),
-        }
-    )
-    block = JsonDecoder(policy).decode([b'{"x":1}'], [Message()])
-    assert block.categories == [['"M"']]
-    np.testing.assert_array_equal(block.values, [[0, DAY, np.nan, 1234]])
-    late = Message()
-    late.timestamp = 2**62
-    assert JsonDecoder(policy).decode([b'{"x":1}'], [late]).rejected == [(0, Reason.INVALID)]
+    block = decoder.decode([["12345678", "n"], ["123456789", "n"], ["ääääa", "n"], ["", "n"], ["", "n" * 12]])
+    assert block.rejected == [(1, Reason.TOO_LARGE), (2, Reason.TOO_LARGE), (4, Reason.TOO_LARGE)]
 
 
 @pytest.mark.parametrize(("cell", "is_embedded"), [("x\n1970-01-01,M,y", True), ("x\n1970-01-99,M,y", False)])
@@ -395,14 +290,6 @@ def test_a_cell_with_another_record_is_found_for_every_scale(cell: str, *, is_em
     reader = CsvReader(io.BytesIO(file.getvalue().encode()), policy)
     ((cells,),) = list(reader)
     assert bool(CsvDecoder(policy, reader.columns).decode([cells]).rejected) is is_embedded
-
-
-def test_surrogates_are_invalid() -> None:
-    policy = policy_with(NOMINAL)
-    assert decode_csv(policy, ["\ud800", "a"]).rejected == [(0, Reason.INVALID)]
-    lone = b'{"x":"\\ud800","note":"n"}'
-    assert JsonDecoder(policy).decode([lone]).rejected == [(0, Reason.UNDECODABLE)]
-    assert CsvEncoder(policy).header() == b"x,note"
 
 
 @pytest.mark.parametrize("attribute", [NOMINAL, ORDINAL, ICD, DATE, SECONDS, NUMBER])

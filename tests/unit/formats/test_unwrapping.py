@@ -58,9 +58,6 @@ def dumped(*values: object) -> list[bytes | None]:
     return [json.dumps(value).encode() for value in values]
 
 
-# ---------------------------------------------------------------- messages as other systems write them
-
-
 @pytest.mark.parametrize("name", ["debezium_postgres.jsonl", "debezium_postgres_schemas.jsonl"])
 def test_messages_of_debezium(name: str) -> None:
     block = decode(visits(deletes="drop"), lines(name))
@@ -111,26 +108,7 @@ def test_events_in_structured_mode() -> None:
     assert block.unchanged_fields == [b'"icd":["J45.0"]', b'"icd":["E11.9","I10"]', b'"icd":[]', b'"icd":["J45.1"]']
 
 
-# ---------------------------------------------------------------- what is no envelope
-
 GOOD = {"who": "p", "x": 1}
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("debezium", {"op": "c", "after": GOOD}),
-        ("debezium", {"op": "r", "before": None, "after": GOOD, "any": {"thing": [1]}}),
-        ("debezium", {"schema": None, "payload": {"op": "u", "before": {}, "after": GOOD}}),
-        ("connect", {"schema": {"type": "struct"}, "payload": GOOD}),
-        ("connect", {"payload": GOOD, "schema": None}),
-        ("cloudevents", {"specversion": "1.0", "data": GOOD}),
-        ("cloudevents", {"data": {**GOOD, "__faust": {}}, "specversion": "1.0", "extension": "x"}),
-    ],
-)
-def test_a_record_in_its_envelope_is_accepted(kind: str, message: dict[str, Any]) -> None:
-    block = decode(small(kind), dumped(message))
-    assert (block.rejected, block.values.tolist()) == ([], [[1.0]])
 
 
 @pytest.mark.parametrize(
@@ -138,9 +116,6 @@ def test_a_record_in_its_envelope_is_accepted(kind: str, message: dict[str, Any]
     [
         ("debezium", GOOD),
         ("debezium", {"after": GOOD}),
-        ("debezium", {"op": None, "after": GOOD}),
-        ("debezium", {"op": "c", "after": "{}"}),
-        ("debezium", {"op": "c", "after": {"who": "p"}}),
         ("debezium", {"op": "c", "after": {**GOOD, "more": 1}}),
         ("debezium", {"payload": {"op": "c", "after": GOOD}}),
         ("debezium", {"schema": None, "payload": [1]}),
@@ -148,9 +123,6 @@ def test_a_record_in_its_envelope_is_accepted(kind: str, message: dict[str, Any]
         ("connect", GOOD),
         ("connect", {"payload": GOOD}),
         ("connect", {"schema": None, "payload": GOOD, "more": 1}),
-        ("connect", {"schema": None, "payload": {**GOOD, "more": 1}}),
-        ("cloudevents", GOOD),
-        ("cloudevents", {"data": GOOD}),
         ("cloudevents", {"specversion": "1.0"}),
         ("cloudevents", {"specversion": "1.0", "data": None}),
         ("cloudevents", {"specversion": "1.0", "data_base64": "AAE="}),
@@ -187,9 +159,6 @@ def test_a_repeated_key_anywhere_in_the_message_is_invalid(text: bytes) -> None:
     policy = small("debezium", deletes="drop", undeclared="drop")
     assert decode(policy, [text]).rejected == [(0, INVALID)]
     assert find_json_faults(policy, text)[0].reason == "a field occurs twice; remove one of them"
-
-
-# ---------------------------------------------------------------- deletes and messages without a value
 
 
 @pytest.mark.parametrize(
@@ -251,21 +220,11 @@ def test_an_envelope_counts_for_the_largest_length() -> None:
 )
 def test_a_known_schema_changes_no_decision(payload: bytes, reason: Reason | None) -> None:
     decoder = JsonDecoder(small("connect"))
-    good = b'{"schema":{"type":"struct"},"payload":{"who":"p","x":1}}'
-    message = b'{"schema":{"type":"struct"},"payload":%b}' % payload
+    good, message = (b'{"schema":{"type":"struct"},"payload":%b}' % one for one in (b'{"who":"p","x":1}', payload))
     expected = [] if reason is None else [(0, reason)]
     assert decoder.decode([message]).rejected == expected
     assert decoder.decode([good, good]).rejected == []
     assert decoder.decode([message]).rejected == expected
-
-
-def test_a_schema_with_a_repeated_key_stays_invalid() -> None:
-    decoder = JsonDecoder(small("connect"))
-    message = b'{"schema":{"type":"a","type":"a"},"payload":{"who":"p","x":1}}'
-    assert decoder.decode([message, message]).rejected == [(0, INVALID), (1, INVALID)]
-
-
-# ---------------------------------------------------------------- policies without the right unwrap
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parents[3]
 POLICIES = [
-    *("docs/quickstart/policy.yaml", "docs/faust/visits.yaml", "deploy/demo/policy.yaml"),
-    *("deploy/demo/patients.yaml", "benchmarks/adult.yaml", "deploy/kubernetes/overlays/example/policy.yaml"),
+    path
+    for folder in ("docs", "deploy", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*.yaml"))
+    if "\nattributes:" in "\n" + path.read_text(encoding="utf-8")
 ]
 PAGES = ["README.md", "docs/policy.md", "docs/protection.md", "docs/operate.md", "docs/files.md"]
 BASE: dict[str, Any] = {
@@ -51,10 +53,6 @@ def places(errors: Iterable[SchemaError]) -> Iterator[str]:
         yield from places(error.context)
 
 
-def parsed(path: Path) -> object:
-    return parse_document(path.read_text(encoding="utf-8"), str(path))[0]
-
-
 def test_the_command_prints_a_valid_schema() -> None:
     done = run_command("schema")
     schema = json.loads(done.stdout)
@@ -65,19 +63,9 @@ def test_the_command_prints_a_valid_schema() -> None:
     assert schema["required"] == ["attributes", "privacy"]
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_the_policies_of_the_repository_are_valid(name: str) -> None:
-    assert faults(parsed(ROOT / name)) == []
-
-
-def test_no_policy_of_the_repository_is_left_out() -> None:
-    found = [
-        path.relative_to(ROOT).as_posix()
-        for folder in ("docs", "deploy", "benchmarks")
-        for path in sorted((ROOT / folder).rglob("*.yaml"))
-        if path.read_text(encoding="utf-8").startswith("attributes:") or "\nattributes:" in path.read_text("utf-8")
-    ]
-    assert set(found) <= set(POLICIES)
+def test_the_policies_of_the_repository_are_valid() -> None:
+    assert [path for path in POLICIES if faults(parse_document(path.read_text("utf-8"), str(path))[0])] == []
+    assert len(POLICIES) > 5
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -115,20 +103,13 @@ def test_every_form_of_a_value_is_valid_where_the_loader_reads_it(more: dict[str
         ({"privacy": {"k": 2, "kk": 3}}, "privacy"),
         ({"privacy": {}}, "privacy"),
         ({"privacy": {"k": 2, "l": {"distinct": 3}}}, "privacy.l"),
-        ({"privacy": {"k": 2, "per_subject": {"max": 1}}}, "privacy.per_subject"),
         ({"stream": {"delta": 9, "rule": "best"}}, "stream.rule"),
-        ({"stream": {"rule": "auto"}}, "stream"),
-        ({"steering": {"position": {"span": 2}}}, "steering.position"),
         ({"steering": {"by": [{"attribute": "ward"}]}}, "steering.by"),
-        ({"kafka": {"inputs": "a"}}, "kafka"),
-        ({"kafka": {"metadata_key": "a"}}, "kafka"),
         ({"kafka": {"topics": [{"input": "a"}]}}, "kafka.topics"),
         ({"csv": {"output": {"multilin": True}}}, "csv.output"),
         ({"attributes": {}}, "attributes"),
         ({"attributes": {"x": {}}}, "attributes.x"),
-        ({"attributes": {"x": {"role": "quasi-identifier"}}}, "attributes.x.role"),
         ({"attributes": {"x": {"role": "identifier", "source": "key"}}}, "attributes.x"),
-        ({"attributes": {"x": {"role": "quasi_identifier", "missing": "mode"}}}, "attributes.x.missing"),
     ],
 )
 def test_what_no_policy_may_say_is_not_valid(more: dict[str, Any], where: str) -> None:
@@ -160,10 +141,9 @@ def with_value(path: str, value: object) -> dict[str, Any]:
     return document
 
 
-def is_accepted(document: dict[str, Any]) -> bool:
-    """Whether schema and rules of the loader find no fault."""
+def loader_faults(document: dict[str, Any]) -> list[str]:
     content, found = validate(Document, json.loads(json.dumps(document)))
-    return not found and not list(check_document(content))
+    return [message for _, message in found] or [message for _, message in check_document(content)]
 
 
 @pytest.mark.parametrize(
@@ -198,9 +178,9 @@ def is_accepted(document: dict[str, Any]) -> bool:
     ],
 )
 def test_the_limits_are_those_of_the_loader(path: str, good: object, bad: object) -> None:
-    assert is_accepted(with_value(path, good))
+    assert loader_faults(with_value(path, good)) == []
     assert faults(with_value(path, good)) == []
-    assert not is_accepted(with_value(path, bad))
+    assert loader_faults(with_value(path, bad)) != []
     assert faults(with_value(path, bad)) != []
 
 
@@ -236,11 +216,13 @@ def test_what_is_not_valid_is_refused_by_the_loader(kind: Kind) -> None:
         random = Random(seed)
         document = random_document(random, kind)
         document = changed(document, random) if seed % 20 else document
-        if is_accepted(document):
+        told = loader_faults(document)
+        assert not any("nput should" in sentence for sentence in told), "a sentence of the validator"
+        if told:
+            refused += 1
+        else:
             accepted += 1
             assert faults(document) == [], document
-        else:
-            refused += 1
     assert min(accepted, refused) > 50
 
 

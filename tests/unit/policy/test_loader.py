@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from shoal.errors import InputError, PolicyError
 from shoal.policy import Policy
-from shoal.policy.document import read_document
-from shoal.policy.schema import Document, validate
 from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit
@@ -28,11 +24,6 @@ def test_json_is_read_like_yaml(tmp_path: Path) -> None:
     assert faults(text, tmp_path, "p.json") == {"privacy.k": (4, "must be an integer from 2 to 10,000,000")}
     named = load(text.replace("age", "\\ud83d\\ude00 a\\/b").replace('"k": 1', '"k": 2'), tmp_path, "p.json")
     assert named.attributes[0].name == "\U0001f600 a/b"
-
-
-def test_toml_is_refused(tmp_path: Path) -> None:
-    found = faults("[privacy]\nk = 3\n", tmp_path, "p.TOML")
-    assert found == {"": (None, "a policy is YAML or JSON, not TOML; write it as YAML")}
 
 
 @pytest.mark.parametrize(
@@ -57,11 +48,6 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
         Policy.load(tmp_path / "bytes.yaml")
 
 
-def test_yaml_words_and_dates_stay_text_as_names(tmp_path: Path) -> None:
-    policy = load(GOOD.replace("diagnosis", "no").replace("ward", "'2020-01-01'"), tmp_path)
-    assert [a.name for a in policy.unchanged_fields] == ["no", "2020-01-01"]
-
-
 def test_repeated_keys_are_reported_with_all_other_faults(tmp_path: Path) -> None:
     found = faults(
         GOOD.replace("income", "age").replace("{k: 10}", "{k: 1}").replace("role: other", "role: nobody"), tmp_path
@@ -73,6 +59,10 @@ def test_merge_keys_and_aliases_are_read(tmp_path: Path) -> None:
     text = "attributes:\n  a: &b {role: quasi_identifier, bounds: [0, 1]}\n  b:\n    <<: *b\n    weight: 2\n  c: *b\n"
     policy = load(text + "subject: every_record\nprivacy: {k: 2}\nstream: {delta: 3}\n", tmp_path)
     assert [(a.name, a.weight) for a in policy.quasi_identifiers] == [("a", 1.0), ("b", 2.0), ("c", 1.0)]
+
+
+def test_yaml_words_stay_text_as_names(tmp_path: Path) -> None:
+    assert load(GOOD.replace("diagnosis", "no"), tmp_path).confidential[0].name == "no"
 
 
 @pytest.mark.parametrize("key", ["true", "null", "1", "1.50", "0x10", "2020-01-01"])
@@ -99,9 +89,10 @@ DEEP = "nested too deeply; remove levels of [...] and {...}"
         ("p.yaml", ALIASES, ("b3", "7", "8", "8", "8", "9"), 1, MANY),
         ("p.yaml", "a: " + "[" * 900 + "]" * 900, (), None, DEEP),
         ("p.yaml", "x" * (1 << 21), (), None, "longer than 1048576 characters"),
+        ("p.TOML", "[privacy]\nk = 3\n", (), None, "a policy is YAML or JSON, not TOML; write it as YAML"),
         ("p.yaml", "a: !!int x", (), None, "a value that does not have the form of its tag (!!name); remove the tag"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_what_exceeds_a_limit_is_named(
     name: str, text: str, path: tuple[str, ...], line: int | None, message: str, tmp_path: Path
@@ -119,10 +110,7 @@ def test_what_exceeds_a_limit_is_named(
             "attributes: {age: {role: quasi_identifier}, id: {role: identifier, subject: yess}}\nprivacy: {k: 3}\n",
             {"attributes.id.subject"},
         ),
-        (
-            "attributes: {age: {role: quasi_identifier}}\nprivacy: {k: 3}\nsubject: every\n",
-            {"subject"},
-        ),
+        ("attributes: {age: {role: quasi_identifier}}\nprivacy: {k: 3}\nsubject: every\n", {"subject"}),
         (
             "attributes: {age: {role: quasi_identifier, weight: no}}\nprivacy: {k: 3}\n",
             {"attributes.age.weight", "attributes"},
@@ -131,10 +119,6 @@ def test_what_exceeds_a_limit_is_named(
 )
 def test_what_a_faulty_attribute_may_give_is_not_said_to_be_missing(text: str, paths: set[str], tmp_path: Path) -> None:
     assert set(faults(text, tmp_path)) == paths
-
-
-def test_a_number_of_as_many_digits_as_are_read_is_judged_by_its_field(tmp_path: Path) -> None:
-    assert "privacy.k" in faults(GOOD.replace("k: 10", "k: " + "9" * 4300), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -166,13 +150,10 @@ def test_a_yaml_error_says_its_reason(text: str, line: int | None, reason: str, 
     ("before", "after", "path", "message"),
     [
         ("role: c", "rolle: c", "attributes.diagnosis.rolle", "unknown field; did you mean role?"),
-        ("bounds: [0, 110]", "bound: [0, 110]", "attributes.age.bound", "unknown field; did you mean bounds?"),
-        ("{k: 10}", "{k: 10, maxshare: 1}", "privacy.maxshare", "unknown field; did you mean max_share?"),
         ("privacy:", "privcy: {}\nprivacy:", "privcy", "unknown field; did you mean privacy?"),
         ("privacy:", "zzz: {}\nprivacy:", "zzz", "unknown field; remove it or check its spelling"),
         ("{k: 10}", "{k: ten}", "privacy.k", "must be an integer from 2 to 10,000,000"),
         ("weight: 2.0", "weight: heavy", "attributes.income.weight", "must be a number above 0 and at most 1,000,000"),
-        ("resolution: 500", "resolution: []", "attributes.income.resolution", "must be a number, or a step of time"),
         ("subject: true", "subject: maybe", "attributes.patient.subject", "must be true or false"),
         ("bounds: [0, 110]", "bounds: 9", "attributes.age.bounds", "must be [low, high]"),
         ("stream:", "steering: {dependence: x}\nstream:", "steering.dependence", "must be a number from 0 to 1"),
@@ -191,25 +172,6 @@ def test_a_field_that_does_not_fit_is_answered_in_plain_words(
     before: str, after: str, path: str, message: str, tmp_path: Path
 ) -> None:
     assert faults(GOOD.replace(before, after, 1), tmp_path)[path][1] == message
-
-
-def test_no_sentence_of_the_validator_is_passed_on(tmp_path: Path) -> None:
-    wrong = ("[]", "{}", "x", "1.5", "2020-01-01", "true", "-1", "9999999999999999999999")
-    told: list[str] = []
-    for line in GOOD.splitlines()[1:]:
-        for value in wrong:
-            (tmp_path / "policy.yaml").write_text(
-                GOOD.replace(line, re.sub(r": [^{\[,}]+(?=[,}])", f": {value}", line))
-            )
-            with suppress(PolicyError):
-                Policy.load(tmp_path / "policy.yaml")
-                continue
-            told.append(line)
-            _, found = validate(Document, read_document(tmp_path / "policy.yaml")[0])
-            for _, message in found:
-                assert "nput" not in message, "the validator speaks of inputs"
-                assert not message.endswith("must be ")
-    assert len(told) > 30
 
 
 @pytest.mark.parametrize(
@@ -234,7 +196,6 @@ def test_a_missing_value_is_a_text(text: str, tmp_path: Path) -> None:
     [
         ("ordinal, order: [01, 02, 010]", 2),
         ("ordinal, order: [1, '02', 0x1F]", 2),
-        ("nominal, taxonomy: {'0': [01067, 01069]}", 2),
         ("nominal, taxonomy: {'0': {'01': [1067],\n    '02': [1069, +5]}}", 3),
         ("nominal, taxonomy: [1_000, 2]", 2),
     ],
@@ -244,9 +205,3 @@ def test_a_category_whose_text_yaml_would_change_needs_quotes(scale: str, line: 
     message = "has a number with another text than that of its value, such as 01 for 1; put it in quotes"
     field = "order" if "order" in scale else "taxonomy"
     assert faults(text, tmp_path) == {f"attributes.zip.{field}": (line, message)}
-
-
-@pytest.mark.parametrize("scale", ["ordinal, order: [0, -1, 10, '01']", "nominal, taxonomy: {'0': ['01067', 1069]}"])
-def test_a_category_with_the_text_of_its_number_needs_no_quotes(scale: str, tmp_path: Path) -> None:
-    text = f"attributes:\n  zip: {{role: quasi_identifier, scale: {scale}}}\nsubject: every_record\nprivacy: {{k: 2}}\n"
-    assert len(load(text, tmp_path).attributes) == 1

@@ -1,4 +1,4 @@
-"""Defaults, the fingerprint and the plain form of a resolved policy."""
+"""Defaults, scales, the fingerprint and the plain form of a resolved policy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import PolicyError
 from shoal.policy import Policy, Role
+from shoal.policy.texts import format_time, parse_time
 from support.policy_files import GOOD, load
 
 pytestmark = pytest.mark.unit
@@ -18,7 +19,6 @@ def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
     policy = load(GOOD, tmp_path)
     assert [a.name for a in policy.quasi_identifiers] == ["age", "income"]
     assert [a.name for a in policy.unchanged_fields] == ["diagnosis", "ward"]
-    assert [a.name for a in policy.published] == ["age", "income", "diagnosis", "ward"]
     assert policy.subject is not None
     assert (policy.subject.name, policy.subject.role) == ("patient", Role.IDENTIFIER)
     assert (policy.k, policy.max_share, policy.position) == (10, 0.5, 0.0)
@@ -46,21 +46,6 @@ def test_auto_is_resolved_by_k_and_only_the_resolved_rule_counts(
     stream = policy_of(name).require_stream()
     assert (stream.rule, stream.reason) == (rule, reason)
     assert policy_of(name).fingerprint == policy_of(rule).fingerprint
-
-
-def test_options_are_resolved_and_change_the_fingerprint(tmp_path: Path) -> None:
-    plain = load(GOOD, tmp_path)
-    assert (plain.per_subject, plain.min_population) == (None, None)
-    assert plain.resolved()["privacy"] == {"k": 10, "max_share": 0.5}
-    prints = {plain.fingerprint}
-    for option, resolved in (
-        ("per_subject: {max: 3, window: 1000}", {"per_subject": {"max": 3, "window": 1000}}),
-        ("min_population: 20", {"min_population": 20}),
-    ):
-        policy = load(GOOD.replace("{k: 10}", f"{{k: 10, {option}}}"), tmp_path)
-        assert policy.resolved()["privacy"] == {"k": 10, "max_share": 0.5, **resolved}
-        prints.add(policy.fingerprint)
-    assert len(prints) == 3
 
 
 @pytest.mark.parametrize(
@@ -102,6 +87,8 @@ def test_the_fingerprint_covers_what_affects_the_release_only(tmp_path: Path) ->
     for old, new in [
         ("{k: 10}", "{k: 11}"),
         ("{k: 10}", "{k: 10, max_share: 0.4}"),
+        ("{k: 10}", "{k: 10, per_subject: {max: 3, window: 1000}}"),
+        ("{k: 10}", "{k: 10, min_population: 20}"),
         ("{delta: 100}", "{delta: 101}"),
         ("{delta: 100}", "{delta: 100, max_delay_s: 9}"),
         ("[0, 110]", "[0, 111]"),
@@ -149,13 +136,9 @@ def test_a_table_needs_neither_stream_nor_bounds(tmp_path: Path) -> None:
         policy.require_stream()
 
 
-def test_out_of_bounds_can_be_set_for_all_or_for_one(tmp_path: Path) -> None:
-    policy = load(GOOD.replace("integer: true", "integer: true, out_of_bounds: quarantine"), tmp_path)
-    assert [a.clip for a in policy.quasi_identifiers] == [False, True]
-    policy = load(
-        GOOD.replace("integer: true", "integer: true, out_of_bounds: clip") + "out_of_bounds: quarantine\n", tmp_path
-    )
-    assert [a.clip for a in policy.quasi_identifiers] == [True, False]
+def test_an_attribute_may_treat_values_out_of_bounds_in_its_own_way(tmp_path: Path) -> None:
+    text = GOOD.replace("integer: true", "integer: true, out_of_bounds: clip") + "out_of_bounds: quarantine\n"
+    assert [a.clip for a in load(text, tmp_path).quasi_identifiers] == [True, False]
 
 
 def test_the_resolved_policy_consists_of_plain_values(tmp_path: Path) -> None:
@@ -168,3 +151,166 @@ def test_the_resolved_policy_consists_of_plain_values(tmp_path: Path) -> None:
         "resolution": "500",
         "weight": 2.0,
     }
+
+
+RECORDS = """\
+attributes:
+  patient: {role: identifier, subject: true, from: key}
+  age: {role: quasi_identifier, bounds: [0, 110], integer: true, missing: mean}
+  education: {role: quasi_identifier, scale: ordinal, order: [none, primary, 3], weight: 2}
+  job: {role: quasi_identifier, scale: nominal, taxonomy: job.csv}
+  sex: {role: quasi_identifier, scale: nominal, from: patient.sex, to: person.sex, missing: group}
+  city: {role: quasi_identifier, scale: nominal, taxonomy: [Bern, Basel], publish: median, unknown: quarantine}
+  seen: {role: quasi_identifier, scale: time, bounds: [2020-01-01, "2021-01-01T00:00:00+02:00"], resolution: 15min}
+  left: {role: quasi_identifier, scale: time, unit: s, bounds: [0, 86400.0005]}
+  ward: {role: steering, scale: nominal, from: value.visit.ward}
+  note: {role: confidential, type: json, max_bytes: 500}
+missing_values: ["", "?"]
+unwrap: debezium
+deletes: drop
+tombstones: drop
+steering: {by: [{attribute: ward, weight: 0.2}]}
+privacy: {k: 3}
+stream: {delta: 100}
+"""
+JOBS = """\
+job;field;all
+nurse;Health;Any
+doctor;Health;Any
+judge;Law;Any
+"""
+
+
+def records(folder: Path, text: str = RECORDS) -> Policy:
+    (folder / "job.csv").write_text(JOBS)
+    return load(text, folder)
+
+
+def test_every_scale_is_resolved_with_its_defaults(tmp_path: Path) -> None:
+    policy = records(tmp_path)
+    found = {attribute.name: attribute for attribute in policy.attributes}
+    assert [a.name for a in policy.clustered] == ["age", "education", "job", "sex", "city", "seen", "left", "ward"]
+    education, job, city = found["education"], found["job"], found["city"]
+    assert (education.order, education.limits, education.weight) == (("none", "primary", 3), (0.0, 2.0), 2.0)
+    assert job.taxonomy is not None
+    assert job.taxonomy.root == "Any"
+    assert job.taxonomy.paths == (("nurse", "Health"), ("doctor", "Health"), ("judge", "Law"))
+    assert (job.publish, job.unknown) == ("ancestor", "root")
+    assert (city.publish, city.unknown) == ("median", "quarantine")
+    assert city.taxonomy is not None
+    assert (city.taxonomy.root, city.taxonomy.levels) == ("*", 1)
+    assert (found["sex"].publish, found["sex"].missing, found["age"].missing) == ("mode", "group", "mean")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("integer: true", "integer: true, missing: quarantine"),
+        ("integer: true", "integer: true, from: value.age"),
+        ("integer: true", "integer: true, from: value"),
+        ("integer: true", "integer: true, to: age"),
+        ("type: string}", "type: string, to: diagnosis}"),
+        ("stream:", 'missing_values: [""]\nstream:'),
+        ("stream:", "tombstones: quarantine\nunwrap: null\nstream:"),
+        ("stream:", "steering: {by: []}\nstream:"),
+        ("stream:", "kafka: {topics: [{input: a, output: b}]}\nstream:"),
+    ],
+)
+def test_a_default_that_is_written_does_not_change_the_fingerprint(old: str, new: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    recorded = "3cdb1620e6121b08c006c600ed25575a999dca5dbb123f94231ca99ba682e27a"
+    assert load(GOOD, tmp_path).fingerprint == recorded
+    assert load(GOOD.replace(old, new, 1), tmp_path).fingerprint == recorded
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("missing: mean", "missing: group"),
+        (", missing: mean", ""),
+        ("order: [none, primary, 3]", "order: [none, 3, primary]"),
+        ("order: [none, primary, 3]", "order: [none, primary, '3']"),
+        ("weight: 2", "weight: 3"),
+        ("taxonomy: job.csv", "taxonomy: job.csv, publish: mode"),
+        ("taxonomy: job.csv", "taxonomy: job.csv, unknown: quarantine"),
+        ("from: patient.sex", "from: patient.gender"),
+        ("to: person.sex", "to: sex"),
+        ("[Bern, Basel]", "[Bern, Biel]"),
+        ("publish: median", "publish: ancestor"),
+        ("15min", "h"),
+        ("2020-01-01,", "2020-01-02,"),
+        ("scale: time, unit: s, bounds: [0, 86400.0005]", "scale: time, unit: ms, bounds: [0, 86400000]"),
+        ("from: value.visit.ward", "from: value.visit.unit"),
+        ("max_bytes: 500", "max_bytes: 501"),
+        ('["", "?"]', '["", "-"]'),
+        ("unwrap: debezium\ndeletes: drop\n", ""),
+        ("deletes: drop\n", ""),
+        ("tombstones: drop\n", ""),
+        ("weight: 0.2", "weight: 0.3"),
+    ],
+)
+def test_a_setting_that_affects_the_release_changes_the_fingerprint(old: str, new: str, tmp_path: Path) -> None:
+    assert old in RECORDS
+    assert records(tmp_path, RECORDS.replace(old, new, 1)).fingerprint != records(tmp_path).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("2020-01-01,", '"2020-01-01 01:00:00+01:00",'),
+        ("86400.0005", "86400"),
+        ("from: patient.sex", "from: value.patient.sex"),
+        ('["", "?"]', '["?", "", "?"]'),
+        ("max_bytes: 500", "max_bytes: 500, to: note"),
+    ],
+)
+def test_another_spelling_does_not_change_the_fingerprint(old: str, new: str, tmp_path: Path) -> None:
+    assert old in RECORDS
+    assert records(tmp_path, RECORDS.replace(old, new, 1)).fingerprint == records(tmp_path).fingerprint
+
+
+def test_the_resolved_policy_shows_scales_as_plain_values(tmp_path: Path) -> None:
+    resolved = json.loads(json.dumps(records(tmp_path).resolved()))
+    attributes = resolved["attributes"]
+    assert attributes["seen"] == {
+        "role": "quasi_identifier",
+        "scale": "time",
+        "bounds": ["2020-01-01T00:00:00Z", "2020-12-31T22:00:00Z"],
+        "out_of_bounds": "clip",
+        "resolution": "15min",
+        "weight": 1.0,
+    }
+    assert attributes["job"] == {
+        "role": "quasi_identifier",
+        "scale": "nominal",
+        "publish": "ancestor",
+        "taxonomy": {
+            "sha256": "9b32db8775499f9c3829a1772398991d66c81a69298073bb726e528a293ab089",
+            "leaves": 3,
+            "levels": 2,
+        },
+        "unknown": "root",
+        "weight": 1.0,
+    }
+    assert attributes["education"]["order"] == ["none", "primary", 3]
+    assert (attributes["left"]["unit"], attributes["left"]["bounds"]) == ("s", [0.0, 86400.0])
+    assert attributes["ward"] == {"role": "steering", "from": "value.visit.ward", "scale": "nominal"}
+    assert (attributes["sex"]["from"], attributes["sex"]["to"]) == ("value.patient.sex", "person.sex")
+    assert resolved["steering"]["by"] == [{"attribute": "ward", "weight": 0.2}]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "unit", "text"),
+    [
+        (-62_135_596_800_000.0, None, "0001-01-01T00:00:00Z"),
+        (253_402_300_799_999.0, None, "9999-12-31T23:59:59.999Z"),
+        (-1.0, None, "1969-12-31T23:59:59.999Z"),
+        (1500.0, "s", 1.5),
+        (1500.0, "ms", 1500.0),
+        (1500.0, "us", 1_500_000.0),
+        (-43_200_000.0, "days", -0.5),
+    ],
+)
+def test_a_time_is_shown_as_the_policy_writes_it(milliseconds: float, unit: str | None, text: str | float) -> None:
+    assert format_time(milliseconds, unit) == text
+    assert parse_time(text, unit) == milliseconds

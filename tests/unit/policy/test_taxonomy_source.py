@@ -56,28 +56,19 @@ def test_a_file_is_read_with_either_delimiter(content: str, tmp_path: Path) -> N
     assert taxonomy.root == "Any"
 
 
-def test_names_may_contain_the_other_delimiter(tmp_path: Path) -> None:
-    taxonomy = of_file(tmp_path, 'job;field\n"nurse; senior";Health, care\njudge;Law\n').attributes[0].taxonomy
-    assert taxonomy is not None
-    assert taxonomy.paths == (("nurse; senior", "Health, care"), ("judge", "Law"))
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("", "job.csv: must have a header and one row per leaf"),
         ("job;field\n", "job.csv: must have a header and one row per leaf"),
         ("canary;Health;Any\ndoctor;Health;Any\njudge;Law;Any\n", "job.csv line 1: repeats a name of the rows below"),
-        ("canary;Health;*\ndoctor;Cure;*\njudge;Law;*\n", "job.csv line 1: repeats a name of the rows below"),
         (FILE + "canary;Law\n", "job.csv line 5: has 2 cells, but the header has 3"),
         (FILE + "canary;Law;Any;\n", "job.csv line 5: has 4 cells, but the header has 3"),
         (FILE + "canary;;Any\n", "job.csv line 5: a name is empty"),
-        (FILE + " ;Law;Any\n", "job.csv line 5: a name is empty"),
         (FILE + "\nnurse;Health;Any\n", "job.csv line 6: the leaf occurs twice, also in line 2"),
         (FILE + "canary;Health;Other\n", "job.csv line 5: the name on level 1 is below two different names, also in"),
         (FILE + '"canary;Health;Any\n', "a quotation mark is missing"),
         (b"job;field\n\xff;Health\n", "job.csv line 2: not UTF-8"),
-        (b"\xff\xfej\x00", "job.csv line 1: not UTF-8"),
         (FILE.replace(";", "\t"), "job.csv: separates cells by tabs"),
         (FILE.replace(";", "|"), "job.csv: separates cells by |; separate them by ; or ,"),
         (FILE.replace(";", "|").replace("nurse", "canary, senior"), "job.csv: separates cells by |"),
@@ -140,14 +131,6 @@ def test_a_name_may_be_repeated_directly_above_its_node(content: str, root: str,
     assert len(taxonomy.paths) == content.count("\n") - 1
 
 
-def test_many_faults_of_one_file_are_cut(tmp_path: Path) -> None:
-    (tmp_path / "job.csv").write_text(FILE + "nurse;Health;Any\n" * 50)
-    (tmp_path / "policy.yaml").write_text(TEXT.format(taxonomy="job.csv"))
-    with pytest.raises(Exception, match="line 5: the leaf occurs twice") as caught:
-        Policy.load(tmp_path / "policy.yaml")
-    assert str(caught.value).count("occurs twice") == 5
-
-
 @pytest.mark.parametrize(
     ("tree", "paths", "root"),
     [
@@ -175,22 +158,14 @@ def test_a_leaf_that_means_a_missing_value_is_a_fault(tmp_path: Path) -> None:
     assert message == "the leaf is a text that means a missing value; remove it here, or from missing_values"
 
 
-def test_names_of_up_to_1000_bytes_are_allowed(tmp_path: Path) -> None:
-    taxonomy = load(TEXT.format(taxonomy=f"{{{'é' * 499}: [{'y' * 998}]}}"), tmp_path).attributes[0].taxonomy
-    assert taxonomy is not None
-    assert taxonomy.root == "é" * 499
-
-
 @pytest.mark.parametrize(
     ("tree", "line", "words"),
     [
         ("{}", 6, "at least one value"),
-        ("[]", 6, "at least one value"),
         ("\n      Health: [nurse, doctor]\n      Law:\n      - nurse", 9, "the leaf occurs twice"),
         ("\n      A: {C: [x]}\n      B: {C: [y]}", 8, "level 1 is below two different names"),
         ("\n      A: [x, '']", 7, "a name is empty"),
         (f"\n      A: [x, {'y' * 999}]", 7, "more than 1,000 bytes"),
-        (f"\n      {'é' * 500}: [x]\n      B: [y]", 7, "more than 1,000 bytes"),
         ("\n      A: [x, 1.5]", 7, "neither a text nor an integer"),
         ("\n      A: [x, null]", 7, "neither a text nor an integer"),
         ('\n      A: [x, "\\ud800"]', 7, "lone surrogate"),
@@ -241,28 +216,14 @@ def test_a_missing_file_in_place_of_that_of_the_policy_is_named_as_given(absent:
 
 @pytest.mark.parametrize(
     ("taxonomy", "name", "words"),
-    [
-        ("[a, b]", "jobs", "name one of those that have one: attributes.job, attributes.work"),
-        ("[a, b]", "age", "name one of those that have one: attributes.job, attributes.work"),
-        ("", "job", "no attribute has one"),
-    ],
+    [("[a, b]", "jobs", "name one of those that have one: attributes.job"), ("", "job", "no attribute has one")],
 )
 def test_a_file_for_an_attribute_without_taxonomy_is_answered_with_those_that_have_one(
     taxonomy: str, name: str, words: str, tmp_path: Path
 ) -> None:
-    text = TEXT.format(taxonomy=taxonomy).replace("privacy", "  age: {role: quasi_identifier}\nprivacy")
-    if taxonomy:
-        text = text.replace("  age", "  work: {role: quasi_identifier, scale: nominal, taxonomy: [c, d]}\n  age")
-    (tmp_path / "policy.yaml").write_text(text)
-    (tmp_path / "job.csv").write_text(FILE)
+    (tmp_path / "policy.yaml").write_text(TEXT.format(taxonomy=taxonomy))
     with pytest.raises(PolicyError) as caught:
-        Policy.load(tmp_path / "policy.yaml", {name: tmp_path / "job.csv"})
+        Policy.load(tmp_path / "policy.yaml", {name: "job.csv"})
     assert [fault.message for fault in caught.value.faults] == [
         f"missing, so no other file can be given for it; {words}"
     ]
-
-
-def test_a_taxonomy_of_another_scale_is_not_read(tmp_path: Path) -> None:
-    found = faults(TEXT.format(taxonomy="absent.csv").replace("nominal", "ordinal"), tmp_path)
-    assert set(found) == {"attributes.job.taxonomy", "attributes.job.order"}
-    assert "only for scale nominal" in found["attributes.job.taxonomy"][1]

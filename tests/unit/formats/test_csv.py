@@ -1,4 +1,4 @@
-"""CSV dialects: what is read, what is refused and what is written."""
+"""Decoding cells, repeated headers, and CSV dialects: what is read, refused and written."""
 
 from __future__ import annotations
 
@@ -8,11 +8,119 @@ from typing import Any
 import pytest
 from shoal.errors import ConfigError, InputError
 from shoal.formats import CsvEncoder, Reason
-from shoal.formats.csv import CsvDecoder, CsvReader
+from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader
 from shoal.policy import Policy
-from support.making import policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
+
+UNDECODABLE, INVALID, TOO_LARGE = Reason.UNDECODABLE, Reason.INVALID, Reason.TOO_LARGE
+GOOD = ["p1", "t1", "42", "1234.5", "flu", "7"]
+
+
+def changed(index: int, cell: str) -> CsvCells:
+    return [*GOOD[:index], cell, *GOOD[index + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (None, UNDECODABLE),
+        ([], INVALID),
+        (GOOD[:-1], INVALID),
+        ([*GOOD, ""], INVALID),
+        (changed(0, " \u2003"), INVALID),
+        (changed(2, ""), INVALID),
+        (changed(2, "42.5"), INVALID),
+        (changed(3, "１"), INVALID),
+        (changed(4, "x" * 2000), TOO_LARGE),
+    ],
+)
+def test_a_bad_record_does_not_affect_the_others(cells: CsvCells, reason: Reason) -> None:
+    block = CsvDecoder(usual_policy(), max_bytes=1000).decode([GOOD, cells, GOOD, GOOD, cells])
+    assert block.index.tolist() == [0, 2, 3]
+    assert block.rejected == [(1, reason), (4, reason)]
+    assert block.values.tolist() == [[42.0, 1234.5]] * 3
+    assert block.unchanged_fields == [b"flu,7"] * 3
+
+
+@pytest.mark.parametrize(("index", "cell"), [(1, ""), (1, "x" * 5000), (2, "42.0"), (2, "4.2e1"), (4, ""), (5, "")])
+def test_valid_cells(index: int, cell: str) -> None:
+    assert len(CsvDecoder(usual_policy(), max_bytes=1000).decode([changed(index, cell)])) == 1
+
+
+def test_columns_are_found_by_their_names() -> None:
+    policy = policy_of({"x": quasi(), "y": unchanged_field(), "who": SUBJECT}, undeclared="drop")
+    decoder = CsvDecoder(policy, ["more", "who", "y", "x"])
+    block = decoder.decode([["?", "p", "kept", "5"]])
+    assert block.values.tolist() == [[5.0]]
+    assert block.unchanged_fields == [b"kept"]
+    assert block.subjects == CsvDecoder(policy).decode([["5", "kept", "p"]]).subjects
+
+
+TEXTS: dict[str, dict[str, Any]] = {
+    "id": {"role": "identifier", "subject": True},
+    "sex": {"role": "quasi_identifier", "scale": "nominal"},
+    "illness": unchanged_field("string"),
+}
+"""Attributes of which each accepts any text."""
+
+
+def rejected(text: bytes, **more: Any) -> list[tuple[int, Reason]]:
+    policy = policy_of(TEXTS, **more)
+    reader = CsvReader(io.BytesIO(text), policy)
+    return CsvDecoder(policy, reader.columns).decode([cells for part in reader for cells in part]).rejected
+
+
+@pytest.mark.parametrize(
+    ("header", "again"),
+    [
+        ("id,sex,illness", "id,sex,illness"),
+        ('id,sex,"illness"', '"id",sex,illness'),
+        ("id, sex,illness\t", "id,sex\t, illness"),
+        ("\ufeffid,sex,illness", "id,sex,illness"),
+        ("id,sex,illness", "\ufeffid,sex,illness"),
+        ('"id","sex","illness"', '\ufeff"id","sex","illness"'),
+    ],
+)
+def test_a_record_that_equals_the_header_is_invalid(header: str, again: str) -> None:
+    assert rejected(f"{header}\na,f,flu\n{again}\nb,f,flu\n{again}".encode()) == [(1, INVALID), (3, INVALID)]
+
+
+@pytest.mark.parametrize(
+    "csv",
+    [
+        {"delimiter": "tab", "quote": "'"},
+        {"delimiter": "|", "escape": "backslash"},
+        {"encoding": "utf-16"},
+        {"encoding": "utf-8-sig", "line_end": "crlf"},
+        {"encoding": "cp1252", "line_end": "cr"},
+        {"multiline": True},
+    ],
+)
+def test_a_repeated_header_is_invalid_in_every_dialect(csv: dict[str, Any]) -> None:
+    dialect = policy_of(TEXTS, csv=csv).csv
+    mark = "\ufeff" if dialect.encoding.startswith("utf") else ""
+    rows = [["id", "'sex'", "illness"], ["a", "f", "flu"], [f"{mark}'id'", "sex", "'illness'"], ["b", "f", "flu"]]
+    lines = [dialect.delimiter.join(row).replace("'", dialect.quote) + dialect.line_end for row in rows]
+    assert rejected("".join(lines).encode(dialect.encoding), csv=csv) == [(1, INVALID)]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        *("id,illness,sex", "Id,sex,illness", "id,sex,ill ness", "id1,sex,illness", "id,sex,", "'id',sex,illness"),
+        "x,sex,illness",
+    ],
+)
+def test_a_record_that_differs_from_the_header_in_a_cell_is_accepted(cells: str) -> None:
+    assert rejected(f"id,sex,illness\n{cells}\n".encode()) == []
+
+
+def test_a_value_that_equals_the_name_of_the_only_column_is_invalid() -> None:
+    policy = policy_of({"sex": {"role": "quasi_identifier", "scale": "nominal"}})
+    assert CsvDecoder(policy).decode([["f"], ["sex"], ["sexes"]]).rejected == [(1, INVALID)]
+
 
 FIELDS = {
     "who": {"role": "identifier", "subject": True},
@@ -43,12 +151,6 @@ def test_a_dialect_has_one_decimal_sign() -> None:
     encoder = CsvEncoder(policy(delimiter=";", decimal=","))
     assert encoder.encode_clusters([["1.5"], ["1"]], block.unchanged_fields, [0, 1, 2]) == [b"1,5;-0,25;1,5", b"1;;t"]
     assert block_of(policy(delimiter=";"), text).values.ravel().tolist() == [1.5, 1, 1]
-
-
-def test_a_subject_is_the_same_with_comma_and_with_point() -> None:
-    commas = block_of(policy(delimiter=";", decimal=","), b"who;x;n;t\n1,50;1;;\n1.5;1;;\n1,5 ;1;;\na,b;1;;\n").subjects
-    points = block_of(policy(), b'who,x,n,t\n1.5,1,,\n"a,b",1,,\n').subjects
-    assert commas.tolist() == [points[0]] * 3 + [points[1]]
 
 
 def test_a_missing_subject_with_a_decimal_comma_is_named_as_it_is_read() -> None:
