@@ -285,8 +285,8 @@ def test_a_timestamp_is_neither_subject_nor_confidential(tmp_path: Path) -> None
         ("csv:\n  decimal: ','", "csv.decimal", 7, "give another delimiter"),
         ("csv:\n  delimiter: ';'\n  decimal: ','\n  output: {delimiter: ','}", "csv.output.decimal", 9, "delimiter"),
         ("csv: {separator: ';'}", "csv.separator", 6, "unknown field"),
-        ("csv: {output: {output: {}}}", "csv.output.output", 6, "unknown field"),
-        ("csv: {output: {multiline: true}}", "csv.output.multiline", 6, "unknown field"),
+        ("csv: {output: {output: {}}}", "csv.output.output", 6, "not allowed inside csv.output; remove it"),
+        ("csv: {output: {multiline: true}}", "csv.output.multiline", 6, "not allowed inside csv.output; remove it"),
     ],
 )
 def test_invalid_dialects_are_refused(text: str, path: str, line: int, words: str, tmp_path: Path) -> None:
