@@ -20,10 +20,9 @@ tag content
 129 where the rows of this commit are in the output
 === ==================================================================================================================
 
-Metadata of another version are refused, except those of versions 2 and 3 where nothing waits: that is what a drain by
-such a version leaves. No byte depends on a record's content that is not published: only on offsets, broker timestamps,
-counters, and the adaptive state. The Parallel Consumer of Confluent encodes incomplete offsets into the offset metadata
-in the same way (`OffsetMapCodecManager`).
+Metadata of another version are refused. No byte depends on a record's content that is not published: only on offsets,
+broker timestamps, counters, and the adaptive state. The Parallel Consumer of Confluent encodes incomplete offsets into
+the offset metadata in the same way (`OffsetMapCodecManager`).
 
 `MetadataCipher` can encrypt the metadata. A principal that may describe the group can read them. In plain text they
 show which offsets are incomplete and so, from one commit to the next, which records were released together. Encrypted,
@@ -93,7 +92,6 @@ a key, so that adding a key changes no decision."""
 REMEDY = "give it in kafka.metadata_key_file, SHOAL_KAFKA__METADATA_KEY_FILE or SHOAL_KAFKA__METADATA_KEY"
 
 _VERSION = 4
-_FORMER_VERSIONS, _FORMER_NOTHING_LISTED = (2, 3), 1
 _NUMBERS, _POLICY, _BITMAP, _GAPS, _UNFINISHED, _FUTURE, _ADAPTIVE_STATE, _HANDED_OVER = range(1, 9)
 _PARTITION_COUNT, _OUTPUT_ROWS = 128, 129
 _OPTIONAL = 128  # a reader may ignore sections with this tag or a higher one
@@ -347,8 +345,6 @@ def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
 
     Raises `ProgressError` for another version, and `ValueError` or `IndexError` if `pack` did not write these bytes.
     """
-    if body[0] in _FORMER_VERSIONS:
-        return _unpack_former(body, committed_offset, where)
     sections = _sections(body, where)
     start, present = committed_offset, sections.get
     numbers = VarintReader(sections[_NUMBERS])
@@ -418,20 +414,6 @@ def _read_numbers(reader: VarintReader, start: int) -> tuple[OffsetState, int]:
         released_from=start - since,
     )
     return state, at_ms
-
-
-def _unpack_former(body: bytes, start: int, where: str) -> CommittedState:
-    """Return what a version without sections committed when nothing waited, as after a drain; refuse other metadata.
-
-    They begin with the same numbers. (Their partition count is padding of these numbers, and is not read.)
-    """
-    reader = VarintReader(body, 2)
-    state, at_ms = _read_numbers(reader, start)
-    if body[1] != _FORMER_NOTHING_LISTED or state.next_offset != start or state.flush_at_offset is not None:
-        raise _other_version(where)
-    fingerprint = reader.take_bytes(_FINGERPRINT_BYTES).hex()
-    adaptive_state = reader.take_bytes(reader.take()) if body[0] == _FORMER_VERSIONS[-1] else b""
-    return CommittedState(replace(state, adaptive_state=adaptive_state), fingerprint, at_ms)
 
 
 def _other_version(where: str) -> ProgressError:
