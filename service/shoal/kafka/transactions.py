@@ -245,10 +245,7 @@ class TransactionalProducer:
         self._check_first = None
 
     async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
-        """Raise `FencedError` if another worker owns the partition, as a transaction shows, which is aborted.
-
-        If the broker does not answer, this returns, and the caller raises its own error.
-        """
+        """Raise `FencedError` if another worker owns the partition, as a transaction shows, which is aborted."""
         try:
             async with asyncio.timeout(ASK_S):
                 await self._producer.begin_transaction()
