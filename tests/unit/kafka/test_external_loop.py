@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -12,8 +11,6 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import external_loop
-from shoal.kafka import task_manager as opening_module
-from shoal.kafka.client import NotYetError, leader_away
 from shoal.kafka.external_loop import ExternalLoop, Rewinds
 from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.kafka.retries import BrokerLiveness
@@ -249,92 +246,16 @@ async def test_each_task_may_flush_at_the_end_of_its_own_log_and_at_no_old_one()
     assert lag == 4
 
 
-async def test_a_partition_is_punctuated_as_soon_as_it_is_open() -> None:
-    loop = Loop()
-    punctuating = asyncio.create_task(loop.loop._punctuate_regularly(FIRST))
-    await asyncio.sleep(0.1)
-    assert not punctuating.done()
-    loop.open(FIRST)
-    await wait_until(lambda: bool(loop.tasks[FIRST].ends))
-    loop.loop._ending.set()
-    await asyncio.wait_for(punctuating, 10)
-
-
-async def test_messages_are_looked_up_until_the_end_of_the_log_is_known() -> None:
-    loop = Loop(may_contain_uncommitted=True)
-    loop.open(FIRST)
-    assert loop.loop._uncommitted_end(FIRST) == sys.maxsize
-    loop.loop._ends._ends[FIRST].with_open = 3
-    assert loop.loop._uncommitted_end(FIRST) == 3
-    loop.loop._ends._ends[FIRST].with_open = 8
-    assert loop.loop._uncommitted_end(FIRST) == 3, "what came later was read by a client that reads committed records"
-    assert Loop().loop._uncommitted_end(FIRST) == 0
-
-
-class Manager:
-    """Opens partitions whose leader answers."""
-
-    def __init__(self, loop: Loop, away: set[TopicPartition]) -> None:
-        self._loop, self.away = loop, away
-        self.asked: list[list[TopicPartition]] = []
-
-    async def open(self, partitions: Iterable[TopicPartition], *_: object) -> dict[TopicPartition, NotYetError]:
-        self.asked.append(list(partitions))
-        answering = [tp for tp in self.asked[-1] if tp not in self.away]
-        self._loop.open(*answering)
-        return {tp: leader_away(tp) for tp in self.asked[-1] if tp in self.away}
-
-
-def opening(loop: Loop, manager: Manager, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[None]:
-    monkeypatch.setattr(opening_module, "backoff_s", lambda failures: 0.01 * (failures + 1))
-    monkeypatch.setattr(loop.loop._tasks, "open", manager.open)
-    loop.loop._openers = (None, None)
-    return asyncio.create_task(loop.loop._open_all())
-
-
-@pytest.mark.parametrize("away", [{SECOND}, {FIRST, SECOND}])
-async def test_partitions_whose_leader_is_away_are_opened_later(
-    monkeypatch: pytest.MonkeyPatch, away: set[TopicPartition]
-) -> None:
-    loop = Loop()
-    manager, partitions = Manager(loop, set(away)), [FIRST, SECOND]
-    task = opening(loop, manager, monkeypatch)
-    await wait_until(lambda: len(manager.asked) >= 3)
-    assert (set(loop.tasks), loop.loop.opened.is_set(), task.done()) == ({FIRST, SECOND} - away, True, False)
-    manager.away.clear()
-    await asyncio.wait_for(task, 10)
-    assert [sorted(asked) for asked in manager.asked[:3]] == [partitions, sorted(away), sorted(away)]
-    assert sorted(loop.tasks) == partitions
-
-
-def test_after_a_loop_no_partitions_are_to_open_or_unreachable() -> None:
-    loop = Loop()
-    loop.metrics.opening.set(2)
-    loop.metrics.unreachable.set(1)
-    loop.loop._context.health.leaders_away = True
-    loop.loop._report_no_partitions()
-    assert [gauge._value.get() for gauge in (loop.metrics.opening, loop.metrics.unreachable)] == [0, 0]
-    assert not loop.loop._context.health.leaders_away
-
-
 # ---------------------------------------------------------------- rewinds
 
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(external_loop, "time", clock)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr(external_loop, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     return clock
 
 
@@ -355,7 +276,7 @@ async def pause() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_rewind_is_requested_after_a_grace_and_again_after_growing_pauses(clock: Clock) -> None:
+async def test_a_rewind_is_requested_after_a_grace_and_again_after_growing_pauses(clock: Any) -> None:
     source, offset = RewindSource(), 7
     waiting = Rewinds(source.rewind)
     source.may_end.set()
@@ -374,34 +295,17 @@ async def test_a_rewind_is_requested_after_a_grace_and_again_after_growing_pause
     assert set(source.requests) == {(0, 7)}
 
 
-async def requested() -> tuple[RewindSource, Rewinds]:
-    """Return a source with one rewind that runs."""
+async def test_nothing_is_requested_while_a_rewind_runs_or_after_the_message_has_come(clock: Any) -> None:
     source = RewindSource()
     waiting = Rewinds(source.rewind)
     waiting.wait(TP, grace_s=0)
     waiting.request_if_due(TP, 7)
     await pause()
-    return source, waiting
-
-
-async def test_nothing_is_requested_while_a_rewind_runs_or_after_the_message_has_come(clock: Clock) -> None:
-    source, waiting = await requested()
-    clock.now_s += 60
-    waiting.request_if_due(TP, 8)
-    await pause()
-    assert source.requests == [(0, 7)]
-    source.may_end.set()
-    await pause()
-    waiting.forget(TP)
-    clock.now_s += 60
-    waiting.request_if_due(TP, 9)
-    await pause()
-    assert source.requests == [(0, 7)]
-
-
-async def test_rewinds_are_cancelled_at_the_end(clock: Clock) -> None:
-    _, waiting = await requested()
-    waiting.cancel()
-    await pause()
-    assert waiting._running == {}
-    assert clock.now_s == 100.0
+    for offset in (8, 9):
+        clock.now_s += 60
+        waiting.request_if_due(TP, offset)
+        await pause()
+        assert source.requests == [(0, 7)]
+        source.may_end.set()
+        await pause()
+        waiting.forget(TP)

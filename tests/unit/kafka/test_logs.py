@@ -13,13 +13,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     AuthenticationFailedError,
-    GroupCoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka import logs, retries
+from shoal.kafka import logs
 from shoal.kafka.client import NotYetError
 from shoal.kafka.logs import LeaderCheck, LogEnds
 from shoal.policy import KafkaSection
@@ -78,12 +77,6 @@ def ends_of(*partitions: TopicPartition) -> LogEnds:
     return ends
 
 
-async def test_nothing_is_known_of_a_log_before_the_first_answer() -> None:
-    ends = ends_of(FIRST)
-    assert (ends.end(FIRST), ends.end_with_open(FIRST), ends.is_answering(FIRST)) == (None, None, True)
-    assert (ends.end(SECOND), ends.end_with_open(SECOND), ends.is_answering(SECOND)) == (None, None, False)
-
-
 async def test_each_leader_gets_one_request_of_each_client() -> None:
     reader, with_open = Reader(5), Reader(7)
     async with reading(ends := ends_of(FIRST, SECOND, THIRD), reader, with_open):
@@ -113,15 +106,6 @@ async def test_a_leader_that_is_away_delays_no_other(error: Exception | None) ->
         await wait_until(lambda: ends.end(FIRST) == ends.end(THIRD) == 30, 5)
 
 
-async def test_a_log_that_is_added_is_asked_about_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "POLL_S", 60)
-    reader = Reader(5)
-    async with reading(ends := ends_of(FIRST), reader, Reader(7)):
-        await wait_until(lambda: ends.end(FIRST) == 5)
-        ends.add(SECOND)
-        await wait_until(lambda: ends.end(SECOND) == 5, 5)
-
-
 async def test_an_error_that_is_none_of_the_client_ends_the_reading() -> None:
     reader = Reader(5)
     reader.silent, reader.error = {2}, ZeroDivisionError()
@@ -143,28 +127,14 @@ async def test_a_wait_ends_when_the_leader_of_its_log_answers_no_longer() -> Non
         assert ends.is_answering(SECOND)
 
 
-async def test_a_time_limit_within_a_wait_is_not_taken_for_a_leader_that_is_away() -> None:
-    ends = ends_of(FIRST)
-    with pytest.raises(TimeoutError):
-        async with ends.while_answering(FIRST):
-            raise TimeoutError
-
-
 # ---------------------------------------------------------------- the check of leaders
 
 
-CHECK_FIRST, CHECK_SECOND, CHECK_THIRD, NEITHER = (TopicPartition("t", number) for number in range(4))
-CHECK_LEADERS = {CHECK_FIRST: 1, CHECK_SECOND: 2, CHECK_THIRD: 1, NEITHER: None}
-
-
-class Consumer:
-    """Answers for the partitions of some leaders."""
+class Consumer(Reader):
+    """A reader that can ask any broker, too."""
 
     def __init__(self) -> None:
-        self._client = SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=CHECK_LEADERS.get))
-        self.asked: list[list[TopicPartition]] = []
-        self.silent: set[int | None] = set()
-        self.error: Exception | None = None
+        super().__init__(5)
         self.deleted: set[TopicPartition] = set()
         self.lost = False
         """No broker answers."""
@@ -176,14 +146,10 @@ class Consumer:
             raise KafkaConnectionError
 
     async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        self.asked.append(partitions)
         if self.deleted & set(partitions):
+            self.asked.append(list(partitions))
             raise UnknownTopicOrPartitionError
-        if CHECK_LEADERS[partitions[0]] in self.silent:
-            if self.error is not None:
-                raise self.error
-            await asyncio.Event().wait()
-        return dict.fromkeys(partitions, 5)
+        return await super().end_offsets(partitions)
 
 
 def check_of(
@@ -205,20 +171,13 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time_s
 
 
-async def test_each_leader_gets_one_request() -> None:
-    consumer = Consumer()
-    with capture_logs() as lines:
-        await check_of(consumer).ask([CHECK_FIRST, CHECK_SECOND, CHECK_THIRD, NEITHER])
-    assert (consumer.asked, lines) == ([[CHECK_FIRST, CHECK_THIRD], [CHECK_SECOND], [NEITHER]], [])
-
-
 async def test_a_partition_without_an_answer_says_nothing_about_the_others_of_its_leader() -> None:
     consumer, counts = Consumer(), list[float]()
-    check, consumer.deleted = check_of(consumer, counts), {CHECK_FIRST}
+    check, consumer.deleted = check_of(consumer, counts), {FIRST}
     with capture_logs() as lines:
         for _ in range(2):
-            await check.ask([CHECK_FIRST, CHECK_SECOND, CHECK_THIRD])
-    assert consumer.asked == [[CHECK_FIRST, CHECK_THIRD], [CHECK_SECOND], [CHECK_SECOND], [CHECK_FIRST], [CHECK_THIRD]]
+            await check.ask([FIRST, SECOND, THIRD])
+    assert consumer.asked == [[FIRST, THIRD], [SECOND], [SECOND], [FIRST], [THIRD]]
     assert counts == [0, 0, 1]
     assert [line["partitions"] for line in lines] == [["t-0"]]
 
@@ -227,7 +186,7 @@ async def test_a_rebalance_does_not_say_that_leaders_answer_again() -> None:
     consumer, counts = Consumer(), list[float]()
     check, consumer.silent, consumer.error = check_of(consumer, counts), {2}, KafkaTimeoutError()
     with capture_logs() as lines:
-        for partitions in ([CHECK_FIRST, CHECK_SECOND], [], [CHECK_FIRST], [CHECK_FIRST, CHECK_SECOND]):
+        for partitions in ([FIRST, SECOND], [], [FIRST], [FIRST, SECOND]):
             await check.ask(partitions)
     assert counts == [0, 1, 0, 0, 1]
     assert [line["log_level"] for line in lines] == ["warning"]
@@ -243,33 +202,14 @@ async def test_a_leader_that_is_away_is_named_once_while_another_answers(
     consumer.silent, consumer.error = {1}, error
     with capture_logs() as lines:
         for _ in range(3):
-            await check.ask([CHECK_FIRST, CHECK_SECOND, CHECK_THIRD])
+            await check.ask([FIRST, SECOND, THIRD])
         consumer.silent = set()
-        await check.ask([CHECK_FIRST, CHECK_SECOND, CHECK_THIRD])
+        await check.ask([FIRST, SECOND, THIRD])
     assert counts == [0, 0, 2, 2, 0], "of the first question, it is not clear which of the two has no answer"
     assert [(line["log_level"], line.get("partitions")) for line in lines] == [
         ("warning", ["t-0", "t-2"]),
         ("info", None),
     ]
-
-
-async def test_a_broker_that_knows_no_coordinator_answers() -> None:
-    class Client:
-        error: type[Exception] = GroupCoordinatorNotAvailableError
-
-        async def find_coordinator(self, group: str) -> int:
-            raise self.error(group)
-
-    client: Any = Client()
-    await logs.ask_any_broker(client, "g")
-    client.error = KafkaTimeoutError
-    with pytest.raises(KafkaTimeoutError):
-        await logs.ask_any_broker(client, "g")
-
-
-async def test_a_partition_is_named_within_ten_seconds() -> None:
-    """After two questions without an answer; a broker check asks each two seconds after the last answer."""
-    assert 2 * (retries.CHECK_S + logs.LEADER_ANSWER_S) < 10
 
 
 async def test_a_leader_that_refuses_old_credentials_ends_the_loop_when_there_are_new_ones() -> None:
@@ -280,10 +220,10 @@ async def test_a_leader_that_refuses_old_credentials_ends_the_loop_when_there_ar
 
     consumer = Consumer()
     check = check_of(consumer, renew=renew)
-    await check.ask([CHECK_FIRST, CHECK_SECOND])
+    await check.ask([FIRST, SECOND])
     consumer.silent, consumer.error = {2}, AuthenticationFailedError()
     with pytest.raises(BrokerUnavailableError, match="have changed"):
-        await check.ask([CHECK_FIRST, CHECK_SECOND])
+        await check.ask([FIRST, SECOND])
 
 
 @pytest.mark.parametrize("error", [None, KafkaTimeoutError()])
@@ -292,7 +232,7 @@ async def test_no_answer_of_any_broker_is_an_error(monkeypatch: pytest.MonkeyPat
     consumer, counts = Consumer(), list[float]()
     consumer.silent, consumer.error, consumer.lost = {1, 2}, error, True
     check = check_of(consumer, counts)
-    for partitions in ([CHECK_FIRST, CHECK_SECOND], []):
+    for partitions in ([FIRST, SECOND], []):
         with capture_logs() as lines, pytest.raises(KafkaConnectionError):
             await check.ask(partitions)
         assert lines == [], "the loss of all brokers is told elsewhere"
@@ -306,12 +246,12 @@ async def test_a_worker_waits_for_the_leaders_of_all_its_partitions_while_anothe
     consumer.silent, consumer.error = {1, 2}, KafkaTimeoutError()
     check = check_of(consumer, counts)
     with capture_logs() as lines:
-        await check.ask([CHECK_FIRST, CHECK_SECOND, CHECK_THIRD])
+        await check.ask([FIRST, SECOND, THIRD])
         assert (check.are_all_away, counts[-1]) == (True, 3)
         consumer.silent = {1}
-        await check.ask([CHECK_FIRST, CHECK_SECOND, CHECK_THIRD])
+        await check.ask([FIRST, SECOND, THIRD])
         assert (check.are_all_away, counts[-1]) == (False, 2)
-        await check.ask([CHECK_FIRST])
+        await check.ask([FIRST])
     assert (check.are_all_away, counts[-1], consumer.any_asked_count) == (True, 1, 2)
     assert [line["partitions"] for line in lines] == [["t-0", "t-1", "t-2"]]
 
@@ -323,7 +263,7 @@ async def test_a_leader_that_stays_away_is_named_again_after_a_minute(now: list[
     with capture_logs() as lines:
         for passed_s in (0.0, 30.0, 29.0, 1.0, 59.0, 1.0):
             now[0] += passed_s
-            await check.ask([CHECK_FIRST, CHECK_SECOND])
+            await check.ask([FIRST, SECOND])
     assert [(line["log_level"], line["partitions"], line["since_s"]) for line in lines] == [
         ("warning", ["t-1"], 0.0),
         ("warning", ["t-1"], 60.0),
@@ -332,33 +272,24 @@ async def test_a_leader_that_stays_away_is_named_again_after_a_minute(now: list[
 
 
 @pytest.mark.parametrize("silent", [{2}, {1, 2}])
-async def test_a_drain_gives_up_when_a_leader_was_away_for_its_patience(
-    now: list[float], silent: set[int | None]
-) -> None:
+async def test_a_drain_gives_up_when_a_leader_was_away_for_its_patience(now: list[float], silent: set[int]) -> None:
     consumer = Consumer()
     consumer.silent, consumer.error = silent, KafkaTimeoutError()
     check = check_of(consumer, patience_s=300.0)
     for passed_s in (0.0, 299.0):
         now[0] += passed_s
-        await check.ask([CHECK_FIRST, CHECK_SECOND])
+        await check.ask([FIRST, SECOND])
     consumer.silent = set()
-    await check.ask([CHECK_FIRST, CHECK_SECOND])
+    await check.ask([FIRST, SECOND])
     consumer.silent = {2}
     for passed_s in (0.0, 299.0):
         now[0] += passed_s
-        await check.ask([CHECK_FIRST, CHECK_SECOND])
+        await check.ask([FIRST, SECOND])
     now[0] += 1.0
     words = r"^--drain: t-1: no leader answered for 300 s \(kafka\.patience_s\); giving up\. No record is lost"
     with pytest.raises(BrokerError, match=words) as caught:
-        await check.ask([CHECK_FIRST, CHECK_SECOND])
+        await check.ask([FIRST, SECOND])
     assert (caught.value.retriable, caught.value.exit_code) == (False, 3)
-
-
-async def test_an_error_that_is_none_of_the_client_is_raised_although_another_leader_answers() -> None:
-    consumer = Consumer()
-    consumer.silent, consumer.error = {1}, ZeroDivisionError()
-    with pytest.raises(ZeroDivisionError):
-        await check_of(consumer).ask([CHECK_FIRST, CHECK_SECOND])
 
 
 # ---------------------------------------------------------------- records behind aborted ones
@@ -406,28 +337,20 @@ def log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Log:
         yield made
 
     monkeypatch.setattr(logs, "reading", reading)
-    for module in (logs, logs):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: made.now_s))
+    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: made.now_s))
     return made
 
 
-async def test_committed_records_are_found_behind_aborted_ones(log: Log) -> None:
-    found = logs.read_committed_records(SETTINGS, TP)
-    if log.passed:
-        assert [record.offset async for record in found] == [99]
-        assert log.now_s == 35
-    else:
-        with pytest.raises(BrokerUnavailableError, match="out-0: cannot be read to its end"):
-            await anext(found)
-        assert log.now_s == 14
+@pytest.mark.parametrize("way", ["read", "gap"])
+async def test_records_are_found_behind_aborted_ones(log: Log, way: str) -> None:
+    async def found() -> int | None:
+        if way == "gap":
+            return await logs.GapReader(cast("Any", log)).next_record_offset(TP, 0)
+        return (await anext(logs.read_committed_records(SETTINGS, TP))).offset
 
-
-async def test_the_next_record_is_found_behind_aborted_ones(log: Log) -> None:
-    reader = logs.GapReader(cast("Any", log))
     if log.passed:
-        assert await reader.next_record_offset(TP, 0) == 99
-        assert log.now_s == 35
-    else:
-        with pytest.raises(BrokerUnavailableError, match="out-0: cannot be read to its end"):
-            await reader.next_record_offset(TP, 0)
-        assert log.now_s == 7
+        assert (await found(), log.now_s) == (99, 35)
+        return
+    with pytest.raises(BrokerUnavailableError, match="out-0: cannot be read to its end"):
+        await found()
+    assert log.now_s == (7 if way == "gap" else 14)

@@ -7,17 +7,15 @@ import gc
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
-from shoal.kafka import client as connection
-from shoal.kafka import transactions
 from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.client import NotYetError, broker_error
+from shoal.kafka.client import broker_error
 from shoal.kafka.metadata import MetadataCipher, OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
@@ -200,29 +198,6 @@ async def test_the_rows_of_the_next_transaction_follow_those_of_the_last_one(mon
     assert without_rows.output_rows_of(batch) is None
 
 
-@pytest.mark.parametrize(("own", "lost"), [(0, 12), (15, 15)])
-def test_an_output_that_lost_records_while_no_process_ran_is_reported(
-    monkeypatch: pytest.MonkeyPatch, own: int, lost: int
-) -> None:
-    said: list[dict[str, Any]] = []
-    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
-    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
-    ours = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends={TopicPartition("out", 5): own})
-    ours.know_output_end(12)
-    for _ in range(2):
-        ours.expect_output_from(0)
-    assert said == [{"topic": "out", "partition": 5, "end": 0, "lost": lost}]
-
-
-async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer, log = Producer(), Log(16)
-    ours = await with_a_gap(monkeypatch, producer, log)
-    for number in (5, 6):
-        await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
-    assert [call[0] for call in producer.calls].count("commit") == 6
-    assert log.asked == [(TopicPartition("out", 5), 15)]
-
-
 async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(kafka_errors.RequestTimedOutError()))
@@ -231,35 +206,24 @@ async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.Mo
     assert [call[0] for call in producer.calls].count("commit") == 4
 
 
-async def test_the_first_check_is_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_check_is_awaited_once_and_may_take_longer_than_a_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If it ended the loop, the next start would find the commit of the beginning, and would not check again."""
     producer, asked = Producer(), []
 
     async def check() -> None:
+        await asyncio.sleep(0.2)
         asked.append(len(producer.calls))
 
-    ours = made(monkeypatch, producer)
+    ours = made(monkeypatch, producer, transaction_timeout_ms=100)
     ours.check_before_first(check)
     await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
     assert asked == []
     before = len(producer.calls)
     for _ in range(2):
         await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
-    assert asked == [before]
-
-
-async def test_a_first_check_may_take_longer_than_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it ended the loop, the next start would find the commit of the beginning, and would not check again."""
-    producer, is_checked = Producer(), asyncio.Event()
-
-    async def check() -> None:
-        asyncio.get_running_loop().call_later(0.2, is_checked.set)
-        await is_checked.wait()
-
-    ours = made(monkeypatch, producer, transaction_timeout_ms=100)
-    ours.check_before_first(check)
-    await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
-    assert is_checked.is_set()
-    assert producer.calls[-1] == ("commit",)
+    assert (asked, producer.calls[-1]) == ([before], ("commit",))
 
 
 async def test_a_foreign_record_between_two_batches_is_detected(
@@ -373,16 +337,6 @@ async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.
     ]
 
 
-async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = Producer()
-    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3, "ab12")
-    await made(monkeypatch, producer, evidence=None, clusters=None).publish_and_commit(
-        TransactionBatch([large]), 3, "meta", 1
-    )
-    assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
-    assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]
-
-
 @pytest.mark.parametrize("step", ["begin", "send", "offsets", "commit"])
 async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     producer = Producer(step)
@@ -395,26 +349,6 @@ async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.Monk
         await one.publish_and_commit(TransactionBatch(), 10, "meta", 1)
     assert producer.calls == before
     await one.close()
-
-
-async def test_a_topic_that_refuses_messages_without_a_key_is_a_final_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that does not know code 87 would report an unknown error, which is tried again for ever."""
-
-    class Compacted(Producer):
-        async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
-            done = await super().send_batch(batch, topic, partition=partition)
-            if topic != "proof":
-                return done
-            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            refused.set_exception(kafka_errors.for_code(87)())
-            return refused
-
-    publishing = made(monkeypatch, Compacted())
-    with pytest.raises(
-        InputError, match=r"^topic proof refuses the messages: it is compacted, .* cleanup\.policy"
-    ) as one:
-        await publishing.publish_and_commit(TransactionBatch(clusters(), []), 10, "m", 1234)
-    assert (one.value.exit_code, one.value.retriable) == (2, False)
 
 
 @pytest.mark.parametrize("error", [kafka_errors.InvalidTxnState, kafka_errors.IllegalOperation])
@@ -430,14 +364,6 @@ async def test_a_refused_topic_is_named_although_another_error_comes_first(
     producer = Producer("send", error())
     producer._txn_manager = SimpleNamespace(wait_for_transaction_end=lambda: failed)  # type: ignore[attr-defined]
     with pytest.raises(BrokerError, match=r"may not use topic out: grant WRITE on topic out in the ACLs"):
-        await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
-
-
-async def test_an_operation_that_the_client_refuses_without_a_failed_transaction_is_an_error_of_the_program(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    producer = Producer("send", kafka_errors.IllegalOperation())
-    with pytest.raises(kafka_errors.IllegalOperation):
         await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
 
 
@@ -474,56 +400,6 @@ async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.
     one = made(monkeypatch, producer, transaction_timeout_ms=50)
     with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
         await one.publish_and_commit(TransactionBatch(), 10, "meta", 1)
-
-
-async def test_a_coordinator_that_never_answers_ends_the_start_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer, is_cancelled = Producer(), asyncio.Event()
-
-    async def hang() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            is_cancelled.set()
-
-    producer.start = hang  # type: ignore[attr-defined]
-    monkeypatch.setattr(transactions, "START_S", 0.05)
-    with pytest.raises(NotYetError, match=r"^in-5: transactional id g-in-5 could not begin in 0\.05 s") as caught:
-        await made(monkeypatch, producer).open()
-    assert (caught.value.waited_s, caught.value.retriable, is_cancelled.is_set()) == (0.05, True, True)
-
-
-async def test_a_timeout_of_the_client_is_not_taken_for_the_limit_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = Producer()
-
-    async def fail() -> None:
-        raise TimeoutError
-
-    producer.start = fail  # type: ignore[attr-defined]
-    with pytest.raises(BrokerUnavailableError, match=r"\(TimeoutError\)$"):
-        await made(monkeypatch, producer).open()
-
-
-async def test_a_client_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stuck(Producer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.closed = False
-            self._conns = {1: self}
-            self._coordinator = self
-            self._heartbeat_task = asyncio.create_task(asyncio.Event().wait())
-
-        async def stop(self) -> None:
-            await asyncio.Event().wait()
-
-        def close(self) -> None:
-            self.closed = True
-
-    stuck = Stuck()
-    monkeypatch.setattr(connection, "_network", lambda client: client)
-    await connection.stop(cast("Any", stuck), 0.01)
-    assert stuck.closed
-    await asyncio.wait({stuck._heartbeat_task})
-    assert stuck._heartbeat_task.cancelled()
 
 
 def wrapped(cause: Exception) -> Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -14,12 +13,10 @@ import pytest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import progress, progress_copy, start
-from shoal.kafka import start as newest
-from shoal.kafka.client import NotYetError
 from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState, ProgressError
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
-from shoal.kafka.start import check_no_other_writer, check_no_record_after, decode_both, newest_commit
+from shoal.kafka.start import check_no_other_writer, check_no_record_after, decode_both
 from shoal.kafka.topics import TopicState
 from shoal.policy import KafkaSection
 
@@ -76,25 +73,22 @@ def test_a_copy_of_the_largest_metadata_has_a_fixed_limit() -> None:
 
 
 @pytest.mark.parametrize("written", ["plain", "old"])
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_a_changed_copy_is_refused(written: str) -> None:
+    of = place(written)
+    for changes in (
         {"offset": 6},
         {"output": "other"},
         {"output": None},
         {"output_end": 8},
         {"output_end": None},
         {"topic_id": ""},
-        {"tag": ""},
         {"tag": "é"},
-    ],
-    ids=str,
-)
-def test_a_changed_copy_is_refused(written: str, changes: dict[str, Any]) -> None:
-    of = place(written)
-    message = msgspec.structs.replace(copied(of, commit(5)), **changes)
-    with pytest.raises(InputError, match=r"in-3: .*broken, or belongs to another group"):
-        of.decode(message)
+    ):
+        message = msgspec.structs.replace(copied(of, commit(5)), **cast("Any", changes))
+        with pytest.raises(InputError, match=r"in-3: .*broken, or belongs to another group"):
+            of.decode(message)
+    with pytest.raises(InputError, match="belongs to another group, topic, partition or offset"):
+        replace(of, partition=4).decode(copied(of, commit(5)))
 
 
 def test_a_checksum_is_no_substitute_for_the_mac() -> None:
@@ -104,20 +98,6 @@ def test_a_checksum_is_no_substitute_for_the_mac() -> None:
     forged = msgspec.structs.replace(message, tag=cipher("plain").tag(message.tagged_bytes(), "in", 3))
     with pytest.raises(InputError, match="broken"):
         of.decode(forged)
-
-
-@pytest.mark.parametrize("other", [{"partition": 4}, {"settings": SETTINGS.model_copy(update={"input": "of"})}])
-def test_a_copy_of_another_partition_is_refused(other: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="belongs to another group, topic, partition or offset"):
-        place("old", **other).decode(copied(place("old"), commit(5)))
-
-
-def test_a_rotated_key_reads_the_copy_and_a_lost_one_does_not() -> None:
-    message = copied(place("old"), commit(5))
-    assert place("new", "old").decode(message) == commit(5)
-    for names in (("new",), ("plain",)):
-        with pytest.raises(ProgressError):
-            place(*names).decode(message)
 
 
 def test_a_copy_of_a_topic_that_was_recreated_is_refused() -> None:
@@ -179,22 +159,6 @@ def test_a_missing_commit_is_older() -> None:
     assert decode_both(None, copied(of, what), of) == (what, Order.NEWER)
     assert decode_both(of_group(commit(5, 9)), copied(of, what), of) == (what, Order.NEWER)
     assert decode_both(of_group(what), copied(of, commit(5, 9)), of) == (what, Order.OLDER)
-
-
-def test_a_contradiction_names_both_stores() -> None:
-    with pytest.raises(InputError, match=r"in-3: the progress of group g and its copy in copy contradict each other"):
-        decode_both(of_group(commit(5)), copied(place(), commit(9)), place())
-
-
-def test_foreign_metadata_of_the_group_name_the_copy_only_if_it_can_be_read() -> None:
-    foreign = OffsetAndMetadata(5, "by hand")
-    with pytest.raises(InputError, match=r"Delete the group's offset .* continues from the copy"):
-        decode_both(foreign, copied(place(), commit(5)), place())
-    with pytest.raises(InputError) as caught:
-        decode_both(foreign, None, place())
-    assert "copy" not in str(caught.value)
-    with pytest.raises(ProgressError):
-        decode_both(of_group(commit(5), "old"), copied(place("new"), commit(5)), place("new"))
 
 
 # ---------------------------------------------------------------- reading
@@ -266,15 +230,13 @@ async def test_the_last_copy_is_searched_from_the_end(
     assert log.begins == begins
 
 
-async def test_open_transactions_of_others_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_transactions_of_others_are_waited_for_and_are_no_missing_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = Log(900, [880, 890, 900], o895=(OWN, value(1)))
     patched(monkeypatch, log)
-    found = await place().fetch()
-    assert found is not None
+    assert await place().fetch() is not None
     assert log.levels == ["read_uncommitted", "read_committed", "read_committed", "read_committed"]
-
-
-async def test_a_transaction_that_stays_open_is_no_missing_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_copy, "STABLE_S", 0.0)
     patched(monkeypatch, Log(900, [880]))
     with pytest.raises(BrokerUnavailableError, match=r"copy-3: an open transaction.* hides .*find-hanging"):
@@ -288,21 +250,20 @@ async def test_a_foreign_message_is_refused(monkeypatch: pytest.MonkeyPatch, tex
         await place().fetch()
 
 
+@pytest.mark.parametrize(
+    ("found", "count"), [(copied(place(partition=0), commit(5)), 4), (None, None), (InputError("broken"), None)]
+)
 async def test_the_number_of_partitions_of_the_first_start_is_that_of_partition_0(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, found: CopiedCommit | InputError | None, count: int | None
 ) -> None:
-    first = place(partition=0)
-    found: list[CopiedCommit | InputError | None] = [copied(first, commit(5)), None, InputError("broken")]
-
     async def fetch(of: ProgressCopy) -> CopiedCommit | None:
         assert of.partition == 0
-        answer = found.pop(0)
-        if isinstance(answer, InputError):
-            raise answer
-        return answer
+        if isinstance(found, InputError):
+            raise found
+        return found
 
     monkeypatch.setattr(ProgressCopy, "fetch", fetch)
-    assert [await place().first_partition_count() for _ in range(3)] == [4, None, None]
+    assert await place().first_partition_count() == count
 
 
 @pytest.mark.parametrize(
@@ -402,112 +363,29 @@ async def test_an_output_that_does_not_show_what_followed_the_copy_is_refused() 
         await check_no_record_after(without, 3, 10, has_older=True)
 
 
-@pytest.mark.parametrize(
-    ("group", "asked"),
-    [
-        (None, ["after", 40, False]),
-        (commit(5, 9, 12), ["after", 40, True]),
-        (commit(9, 12), ["other", 40, "end", 40]),
-        (commit(12), []),
-    ],
-    ids=["none", "older", "same", "newer"],
-)
-async def test_the_output_is_checked_where_the_group_is_not_newer_than_the_copy(
-    monkeypatch: pytest.MonkeyPatch, group: CommittedState | None, asked: list[Any]
-) -> None:
-    found = await checks_of(monkeypatch, copied(place(), commit(9, 12), 40), group)
-    assert found == asked
-
-
-async def checks_of(monkeypatch: pytest.MonkeyPatch, message: CopiedCommit, group: CommittedState | None) -> list[Any]:
-    """Return which checks a start makes, and of which end of the output."""
-    asked: list[Any] = []
-
-    async def after(_: KafkaSection, __: int, end: int | None, *, has_older: bool) -> None:
-        asked.extend(["after", end, has_older])
-
-    async def other(_: KafkaSection, __: int, end: int | None) -> None:
-        asked.extend(["other", end])
-
-    async def fetch(_: ProgressCopy) -> CopiedCommit:
-        return message
-
-    monkeypatch.setattr(newest, "check_no_record_after", after)
-    monkeypatch.setattr(newest, "check_no_other_writer", other)
-    monkeypatch.setattr(ProgressCopy, "fetch", fetch)
-    known = None if group is None else of_group(group)
-    chosen = await newest_commit(known, place(), SETTINGS, 3, cipher("plain"), lambda end: asked.extend(["end", end]))
-    assert chosen == (group if group == commit(12) else commit(9, 12))
-    return asked
-
-
-async def test_the_end_of_another_output_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = place(settings=SETTINGS.model_copy(update={"output": "before"}))
-    message = copied(before, commit(9, 12), 40)
-    assert await checks_of(monkeypatch, message, commit(9, 12)) == ["other", None, "end", 0]
-    assert await checks_of(monkeypatch, message, None) == ["after", None, False]
-
-
-async def test_a_refused_copy_names_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(*_: object, **__: object) -> None:
-        raise InputError("records followed")
-
-    async def fetch(of: ProgressCopy) -> CopiedCommit:
-        return copied(of, commit(9, 12), 40)
-
-    monkeypatch.setattr(newest, "check_no_record_after", refuse)
-    monkeypatch.setattr(ProgressCopy, "fetch", fetch)
-    with pytest.raises(ProgressError, match="records followed") as caught:
-        await newest_commit(None, place(), SETTINGS, 3, cipher("plain"))
-    assert caught.value.committed_offset == 9
-
-
-def test_the_message_holds_nothing_else() -> None:
-    assert set(json.loads(value(5))) == {"offset", "metadata", "output", "output_end", "topic_id", "tag"}
-
-
 # ---------------------------------------------------------------- the report
-
-
-async def test_the_report_says_that_an_open_transaction_hides_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    read_in_turn(monkeypatch, [NotYetError("copy-3: hidden", state="hidden by an open transaction")], [None])
-    line = await progress._report(cast("Any", None), cast("Any", None), SETTINGS, cipher("plain"), 3)
-    assert (line["state"], line["copy"], line["copy_watermark"]) == (
-        "no progress",
-        "hidden by an open transaction",
-        None,
-    )
 
 
 def read_in_turn(
     monkeypatch: pytest.MonkeyPatch,
     copies: list[CommittedState | Exception],
     commits: list[CommittedState | None],
-) -> list[str]:
-    """Let the copy and the group be read, with these results in turn; return the list of what was read."""
-    asked: list[str] = []
+) -> None:
+    """Let the copy and the group be read, with these results in turn."""
 
     async def fetch_copy(of: ProgressCopy) -> CopiedCommit:
-        asked.append("copy")
         found = copies.pop(0)
         if isinstance(found, Exception):
             raise found
         return copied(of, found)
 
     async def fetch_group(*_: object) -> OffsetAndMetadata | None:
-        asked.append("group")
         found = commits.pop(0)
         return None if found is None else of_group(found)
 
-    async def made(*_: object) -> ProgressCopy:
-        return place()
-
     monkeypatch.setattr(ProgressCopy, "fetch", fetch_copy)
-    monkeypatch.setattr(ProgressCopy, "of", made)
-    for module in (progress, progress):
-        for name in ("fetch_committed", "fetch_committed_again"):
-            monkeypatch.setattr(module, name, fetch_group)
-    return asked
+    for name in ("fetch_committed", "fetch_committed_again"):
+        monkeypatch.setattr(progress, name, fetch_group)
 
 
 FIRST, SECOND, THIRD = (commit(next_offset=offset) for offset in (20, 30, 40))
@@ -535,27 +413,3 @@ async def test_a_commit_between_two_requests_is_no_difference(
     read_in_turn(monkeypatch, copies, commits)
     _, _, found = await progress._compare(cast("Any", None), place())
     assert (found, copies, commits) == (word, [], [])
-
-
-@pytest.mark.parametrize(
-    ("commits", "asked", "offset"),
-    [
-        ([THIRD], ["copy", "group"], 40),
-        ([FIRST, THIRD], ["copy", "group", "group"], 40),
-        ([FIRST, SECOND], ["copy", "group", "group"], 30),
-        ([FIRST, FIRST], ["copy", "group", "group", "check"], 30),
-        ([None, None], ["copy", "group", "group", "check"], 30),
-    ],
-)
-async def test_an_export_checks_the_output_only_if_the_group_stays_behind_its_copy(
-    monkeypatch: pytest.MonkeyPatch, commits: list[CommittedState | None], asked: list[str], offset: int
-) -> None:
-    read = read_in_turn(monkeypatch, [SECOND], list(commits))
-
-    async def check(*_: object, **__: object) -> None:
-        read.append("check")
-
-    monkeypatch.setattr(progress, "check_copied_end", check)
-    saved = await progress._saved_partition(cast("Any", None), SETTINGS, 3)
-    assert saved is not None
-    assert (read, saved.offset) == (asked, offset)

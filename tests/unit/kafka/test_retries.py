@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError
+from shoal.errors import BrokerError
 from shoal.kafka import retries
 from shoal.kafka.client import NotYetError, leader_away
-from shoal.kafka.retries import BrokerLiveness, backoff_s, run_with_retries
+from shoal.kafka.retries import BrokerLiveness, backoff_s
 from shoal.observability import Health
 
 pytestmark = pytest.mark.unit
@@ -28,35 +25,28 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time_s
 
 
-def gives_up(liveness: BrokerLiveness, now: list[float], after_s: float) -> bool:
-    """Let time pass; return whether a request without an answer is the last one then."""
-    now[0] += after_s
-    liveness.note_no_answer()
-    return liveness.is_exhausted
-
-
-def test_a_process_that_was_stopped_for_longer_than_its_patience_asks_the_broker_again(now: list[float]) -> None:
-    liveness = BrokerLiveness(Health(), 300.0)
+@pytest.mark.parametrize(
+    ("patience_s", "has_answered", "steps"),
+    [
+        # The process is stopped at first, as on a virtual machine that is paused.
+        (300.0, True, [(600.0, False), (299.0, False), (1.0, True)]),
+        (300.0, False, [(299.0, False), (1.0, True)]),
+        (0.0, True, [(5.0, True)]),
+    ],
+    ids=["a process that was stopped", "a broker that never answered", "no patience"],
+)
+def test_a_broker_is_given_up_after_the_patience_without_an_answer(
+    now: list[float], patience_s: float, steps: list[tuple[float, bool]], *, has_answered: bool
+) -> None:
+    liveness = BrokerLiveness(Health(), patience_s, _away_since_s=now[0])
+    if has_answered:
+        liveness.note_answer()
+    for after_s, gives_up in steps:
+        now[0] += after_s
+        liveness.note_no_answer()
+        assert liveness.is_exhausted == gives_up
     liveness.note_answer()
-    # The process is stopped, as on a virtual machine that is paused.
-    assert not gives_up(liveness, now, 600.0)
-    assert not gives_up(liveness, now, 299.0)
-    assert gives_up(liveness, now, 1.0)
-    assert liveness.away_s == 300.0
-    liveness.note_answer()
-    assert not gives_up(liveness, now, 5.0)
-
-
-def test_without_patience_the_first_request_without_an_answer_is_the_last(now: list[float]) -> None:
-    liveness = BrokerLiveness(Health(), 0.0)
-    liveness.note_answer()
-    assert gives_up(liveness, now, 5.0)
-
-
-def test_a_broker_that_never_answered_is_away_since_the_start(now: list[float]) -> None:
-    liveness = BrokerLiveness(Health(), 300.0, _away_since_s=now[0])
-    assert not gives_up(liveness, now, 299.0)
-    assert gives_up(liveness, now, 1.0)
+    assert liveness.away_s == 0
 
 
 SECOND, THIRD = TopicPartition("in", 2), TopicPartition("in", 3)
@@ -112,67 +102,17 @@ def test_a_drain_gives_up_when_a_partition_could_not_be_opened_for_its_patience(
     assert (str(caught.value), caught.value.retriable, caught.value.exit_code) == (words, False, 3)
 
 
-async def test_loss_and_return_of_the_broker_are_logged_once_each(
-    now: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logged: list[tuple[str, dict[str, Any]]] = []
-    for level in ("warning", "info"):
-        monkeypatch.setattr(retries.log, level, lambda event, **fields: logged.append((event, fields)), raising=False)
-    liveness = BrokerLiveness(Health(), 300.0, "kafka:9092")
-    answers = [True, False, False, True, False]
-
-    async def request() -> None:
-        now[0] += 20.0
-        if not answers:
-            raise GuaranteeError("the end")
-        if not answers.pop(0):
-            raise OSError
-
-    with pytest.raises(GuaranteeError):
-        await liveness.check_broker(request, cast("Any", SimpleNamespace(renew=lambda: None)), every_s=0.001)
-    assert logged == [
-        ("the broker does not answer", {"broker": "kafka:9092", "gives_up_in_s": 300.0}),
-        ("the broker answers again", {"broker": "kafka:9092", "away_s": 40.0}),
-        ("the broker does not answer", {"broker": "kafka:9092", "gives_up_in_s": 300.0}),
-    ]
-
-
 # ---------------------------------------------------------------- pauses
 
 
-def test_pauses_grow_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "_random", lambda: 0.5)
-    assert [backoff_s(failures) for failures in range(8)] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
-
-
-async def logged_pauses(monkeypatch: pytest.MonkeyPatch, drawn: float, failures: int) -> list[float]:
-    """Return the logged pauses (s) of a worker whose first consumer loops fail."""
-    monkeypatch.setattr(retries, "_random", lambda: drawn)
-    logged: list[float] = []
-
-    class Log:
-        def warning(self, _: str, **fields: Any) -> None:
-            logged.append(fields["retry_s"])
-
-    monkeypatch.setattr(retries, "log", Log())
-    stopping = asyncio.Event()
-
-    async def fail() -> None:
-        if len(logged) == failures:
-            stopping.set()
-        else:
-            raise BrokerUnavailableError("no answer")
-
-    settings = SimpleNamespace(bootstrap_servers="broker:9092")
-    await run_with_retries(cast("Any", settings), BrokerLiveness(Health(), 60.0), stopping, fail)
-    return logged
-
-
-async def test_two_workers_that_lose_a_broker_together_come_back_at_different_times(
+def test_pauses_grow_with_each_failure_up_to_a_limit_and_differ_between_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert await logged_pauses(monkeypatch, 0.0, 2) == [0.05, 0.1]
-    assert await logged_pauses(monkeypatch, 0.8, 2) == [0.13, 0.26]
+    monkeypatch.setattr(retries, "_random", lambda: 0.5)
+    assert [backoff_s(failures) for failures in range(8)] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
+    for drawn, pauses_s in ((0.0, [0.05, 0.1]), (0.8, [0.13, 0.26])):
+        monkeypatch.setattr(retries, "_random", lambda drawn=drawn: drawn)
+        assert [backoff_s(failures) for failures in range(2)] == pauses_s
 
 
 # ---------------------------------------------------------------- a thread at the end of the process
@@ -209,25 +149,18 @@ asyncio.run(main())
 """
 
 
-def ended(works_s: float, waits_s: float, *options: str) -> tuple[int, list[str], float]:
-    began = time.monotonic()
-    command = [sys.executable, "-c", PROGRAM, str(works_s), str(waits_s), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    return done.returncode, done.stdout.split(), time.monotonic() - began
-
-
-def test_the_end_of_the_process_waits_for_work_that_was_stopped() -> None:
-    code, said, _ = ended(works_s=0.5, waits_s=30)
-    assert (code, said) == (0, ["cancelled", "ended"])
-
-
-def test_the_end_of_the_process_does_not_wait_for_ever() -> None:
-    code, said, took_s = ended(works_s=50, waits_s=0.1)
-    assert (code, said) == (0, ["cancelled"])
-    assert took_s < 40
-
-
-@pytest.mark.parametrize("option", ["raises", "crashed"])
-def test_a_process_that_does_not_wait_any_longer_keeps_the_exit_code_of_an_error(option: str) -> None:
-    code, said, _ = ended(50, 0.1, option)
-    assert (code, said) == (1, ["cancelled"])
+@pytest.mark.parametrize(
+    ("works_s", "waits_s", "option", "code", "words"),
+    [
+        (0.5, 30, "", 0, ["cancelled", "ended"]),
+        (50, 0.1, "", 0, ["cancelled"]),
+        (50, 0.1, "raises", 1, ["cancelled"]),
+        (50, 0.1, "crashed", 1, ["cancelled"]),
+    ],
+)
+def test_the_end_of_the_process_waits_for_stopped_work_for_a_time_and_keeps_the_exit_code(
+    works_s: float, waits_s: float, option: str, code: int, words: list[str]
+) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(works_s), str(waits_s), option]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=40)
+    assert (done.returncode, done.stdout.split()) == (code, words)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
-from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
+from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
 from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, retries, task_manager
-from shoal.kafka import client as connection
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import NotYetError, leader_away
 from shoal.kafka.consumer_loop import ConsumerLoop
@@ -164,13 +164,6 @@ async def test_another_error_ends_the_loop_also_if_a_leader_is_away(
     assert str(caught.value) == words
 
 
-async def test_a_final_error_is_raised_before_one_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks, _ = manager()
-    fail_with(monkeypatch, {0: FencedError("another worker"), 1: GuaranteeError("an invariant")})
-    with pytest.raises(GuaranteeError, match=r"^an invariant$"):
-        await open_all(tasks, PARTITIONS)
-
-
 async def test_leaders_that_are_away_do_not_delay_the_partitions_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are more of them than partitions that are opened at once."""
     tasks, _ = manager()
@@ -186,14 +179,6 @@ async def test_leaders_that_are_away_do_not_delay_the_partitions_behind_them(mon
     await wait_until(lambda: TopicPartition("in", 20) in tasks, 3)  # less than the time that a leader has
     opening.cancel()
     await asyncio.wait({opening})
-
-
-async def test_a_leader_that_does_not_answer_leaves_its_partition_unopened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_S", 0.05)
-    tasks, _ = manager()
-    fail_with(monkeypatch, {})
-    assert await open_all(tasks, PARTITIONS, Consumer({1})) == {PARTITIONS[1]: f"in-1: {AWAY_WORDS}"}
-    assert list(tasks) == [PARTITIONS[0], PARTITIONS[2]]
 
 
 class Task:
@@ -228,16 +213,6 @@ async def test_a_close_that_is_cancelled_counts_what_is_held_and_removes_the_met
     assert closing.cancelled()
     assert (metrics.held_at_close, held(metrics, "0"), held(metrics, "1")) == (8, None, None)
     assert tasks._context.health.restoring == {PARTITIONS[2]}
-
-
-async def test_a_close_of_nothing_keeps_the_number_of_held_records() -> None:
-    tasks, metrics = manager()
-    is_open = asyncio.Event()
-    is_open.set()
-    tasks._tasks = {PARTITIONS[0]: cast("Any", Task(4, is_open))}
-    await tasks.close(PARTITIONS, commit=True)
-    await tasks.close(PARTITIONS, commit=True)
-    assert metrics.held_at_close == 4
 
 
 async def test_the_coordinator_is_asked_before_a_partition_is_fenced_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,18 +292,14 @@ class Opening:
         self,
         monkeypatch: pytest.MonkeyPatch,
         errors: dict[TopicPartition, Exception],
-        *,
-        patience_s: float = 300.0,
-        drains: bool = False,
     ) -> None:
         self.errors, self.attempts, self.consumer = errors, list[TopicPartition](), LoopConsumer()
         monkeypatch.setattr(retries, "_BACKOFF_S", (0.001,))
         monkeypatch.setattr(TaskManager, "_open", self._open)
         self.metrics, health = Metrics("g"), Health()
         policy = policy_with(attribute("area", Scale.NOMINAL, taxonomy=AREAS), k=2, delta=6)
-        options = StartOptions(drain=drains)
-        context = WorkerContext(policy, LOOP_SETTINGS, self.metrics, health, options, NO_ENCRYPTION)
-        self.loop = ConsumerLoop(context, BrokerLiveness(health, patience_s), asyncio.Event())
+        context = WorkerContext(policy, LOOP_SETTINGS, self.metrics, health, StartOptions(), NO_ENCRYPTION)
+        self.loop = ConsumerLoop(context, BrokerLiveness(health, 300.0), asyncio.Event())
         self.loop._consumer = self.consumer
         self.loop._admin_client = UNUSED
 
@@ -352,11 +323,10 @@ class Opening:
         return self.metrics.registry.get_sample_value("shoal_partitions_opening", {"group": "g"})
 
 
-@pytest.mark.parametrize("error", [leader_away(SECOND), NotYetError("in-1: not begun", waited_s=0.01)])
 async def test_a_partition_that_cannot_be_opened_now_is_opened_later_by_the_same_loop(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opening = await Opening(monkeypatch, {SECOND: error}).begin()
+    opening = await Opening(monkeypatch, {SECOND: leader_away(SECOND)}).begin()
     await wait_until(lambda: opening.attempts.count(SECOND) >= 4)
     assert (opening.attempts.count(FIRST), list(opening.loop._tasks), opening.gauge) == (1, [FIRST], 1)
     assert (opening.consumer.positions, opening.consumer.paused) == ({FIRST: 3, SECOND: 0}, {SECOND})
@@ -364,40 +334,6 @@ async def test_a_partition_that_cannot_be_opened_now_is_opened_later_by_the_same
     await wait_until(lambda: SECOND in opening.loop._tasks)
     await wait_until(lambda: opening.loop._opening is not None and opening.loop._opening.done())
     assert (opening.gauge, opening.consumer.paused, opening.loop._failed.is_set()) == (0, set(), False)
-
-
-async def test_a_worker_waits_for_the_leaders_of_all_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = await Opening(
-        monkeypatch, {FIRST: leader_away(FIRST), SECOND: leader_away(SECOND)}, patience_s=0.3
-    ).begin()
-    await asyncio.sleep(0.5)  # longer than its patience
-    assert (opening.loop._failed.is_set(), list(opening.loop._tasks)) == (False, [])
-    opening.errors.clear()
-    await wait_until(lambda: len(list(opening.loop._tasks)) == 2)
-
-
-@pytest.mark.parametrize(
-    ("error", "drains", "words"),
-    [
-        (leader_away(SECOND), True, f"--drain: in-1: {AWAY_WORDS}"),
-        (NotYetError("in-1: not begun", waited_s=0.01), False, "in-1: not begun"),
-    ],
-    ids=["a drain without a leader", "transactions that cannot begin"],
-)
-async def test_some_partitions_are_waited_for_as_long_as_the_patience(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str, *, drains: bool
-) -> None:
-    opening = await Opening(monkeypatch, {SECOND: error}, patience_s=0.3, drains=drains).begin()
-    await wait_until(opening.loop._failed.is_set)
-    failure = opening.loop._failure
-    assert str(failure) == f"{words}; giving up after 0 s (kafka.patience_s)"
-    assert (type(failure), list(opening.loop._tasks)) == (BrokerError, [FIRST])
-
-
-async def test_a_partition_of_another_owner_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = await Opening(monkeypatch, {FIRST: leader_away(FIRST), SECOND: FencedError("another worker")}).begin()
-    await wait_until(opening.loop._failed.is_set)
-    assert (str(opening.loop._failure), opening.attempts) == ("another worker", [FIRST, SECOND])
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -426,23 +362,14 @@ class Stopped:
         """Do nothing."""
 
 
-@dataclass
-class Leaders:
-    """Answers nothing; notes which partitions it was asked about."""
-
-    asked: list[list[TopicPartition]] = field(default_factory=list)
-    are_all_away: bool = True
-
-    async def ask(self, partitions: list[TopicPartition]) -> None:
-        self.asked.append(partitions)
-
-
 async def test_the_leaders_of_drained_partitions_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening, leaders = await Opening(monkeypatch, {}).begin(), Leaders()
+    opening = await Opening(monkeypatch, {}).begin()
     await wait_until(lambda: len(list(opening.loop._tasks)) == 2)
     opening.loop._tasks._tasks[FIRST] = cast("Any", LoopTask(is_drained=True))
-    await opening.loop._tasks.ask_leaders(cast("Any", leaders))
-    assert (leaders.asked, opening.loop._health.leaders_away) == ([[SECOND]], True)
+    leaders: Any = SimpleNamespace(ask=AsyncMock(), are_all_away=True)
+    await opening.loop._tasks.ask_leaders(leaders)
+    leaders.ask.assert_awaited_once_with([SECOND])
+    assert opening.loop._health.leaders_away
     await opening.end()
     assert not opening.loop._health.leaders_away
 
@@ -476,12 +403,3 @@ async def test_a_first_failure_is_told_at_once_and_long_waits_at_intervals(monke
         ("partitions not opened; the others go on", 2, f"in-2: {away}"),
         ("partitions not opened; the others go on", 2, f"in-1: {away}. The same holds for in-2"),
     ]
-
-
-async def test_a_long_opening_without_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_manager, "OPENING_CHECK_S", 0.001)
-    monkeypatch.setattr(task_manager, "TELL_EVERY_S", 0.02)
-    with capture_logs() as lines:
-        async with telling_unopened(lambda: {LOGGED_FIRST: None}):
-            await wait_until(lambda: len(lines) >= 1)
-    assert (lines[0]["event"], lines[0]["log_level"], lines[0]["count"]) == ("partitions are being opened", "info", 1)
