@@ -346,7 +346,7 @@ async def test_records_are_found_behind_aborted_ones(log: Log, way: str) -> None
     async def found() -> int | None:
         if way == "gap":
             return await logs.GapReader(cast("Any", log)).next_record_offset(TP, 0)
-        return (await anext(logs.read_committed_records(SETTINGS, TP))).offset
+        return int((await anext(logs.read_committed_records(SETTINGS, TP))).offset)
 
     if log.passed:
         assert (await found(), log.now_s) == (99, 35)
