@@ -67,8 +67,11 @@ def test_a_bad_file_is_named_and_not_quoted(tmp_path: Path, content: bytes | Non
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
+    given = settings(sasl_password_file=str(path))
     with pytest.raises(ConfigError, match=f"kafka.sasl_password_file: the file .*{words}"):
-        secret_of(settings(sasl_password_file=str(path)), "sasl_password")
+        secret_of(given, "sasl_password")
+    (fault,) = check_files(given)
+    assert (fault.field, words in fault.message, fault.is_unread) == ("sasl_password_file", True, content is None)
 
 
 @pytest.mark.parametrize("name", ["sasl_username", "sasl_password", "ssl_password", "sasl_oauth_token"])
