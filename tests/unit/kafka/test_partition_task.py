@@ -508,6 +508,18 @@ async def test_at_a_quiet_moment_few_subjects_wait_and_enough_are_flushed() -> N
     assert (task.waiting_count, task.tracker.next_cluster_number) == (2, 2)
 
 
+async def test_an_incomplete_record_stays_accepted_on_a_slower_clock() -> None:
+    # Records 0 and 1 were accepted by a task whose clock was at least an hour ahead. Record 2 is new.
+    sink, timestamp = Sink(), START_MS + 2 * MAX_AHEAD_MS
+    task = task_of(policy_of(), sink, OffsetState(committed_offset=0, next_offset=2, incomplete=(0, 1)))
+    await task.process([record(0, timestamp), record(1, timestamp), record(2, timestamp)])
+    await task.commit(flush=True)
+    sent = [batch for batch, _ in sink.published]
+    assert [(entry.offset, entry.reason) for batch in sent for entry in batch.unpublished] == [(2, "invalid")]
+    assert [cluster.offsets for batch in sent for cluster in batch.clusters] == [[0, 1]]
+    assert sink.published[-1][1].committed_offset == 3
+
+
 async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
     policy, sink, metrics = policy_of(privacy={"per_subject": {"max": 1, "window": 50}}), Sink(), Metrics()
     bad = [b"{", None, b'{"who": 1, "x": null, "note": "canary"}', b"{" + b"x" * 20_000, b'{"who": 1, "x": 3}']

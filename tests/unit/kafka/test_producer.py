@@ -198,6 +198,15 @@ async def test_the_rows_of_the_next_transaction_follow_those_of_the_last_one(mon
     assert without_rows.output_rows_of(batch) is None
 
 
+async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, log = Producer(), Log(16)
+    ours = await with_a_gap(monkeypatch, producer, log)
+    for number in (5, 6):
+        await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    assert [call[0] for call in producer.calls].count("commit") == 6
+    assert log.asked == [(TopicPartition("out", 5), 15)]
+
+
 async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     ours = await with_a_gap(monkeypatch, producer, Log(kafka_errors.RequestTimedOutError()))
