@@ -139,10 +139,7 @@ LOST_RESPONSE = "no response to a request of a transaction, which may have been 
 
 
 def send_requests_once(producer: AIOKafkaProducer) -> None:
-    """Make a producer fail where it would send a request of a transaction again.
-
-    After that every call of the producer raises a `KafkaError` with `LOST_RESPONSE`, and nothing more is sent.
-    """
+    """Make a producer fail with `LOST_RESPONSE` for good where it would send a request of a transaction again."""
     send = producer.client.send
 
     async def send_once(node: int, request: Any, **options: Any) -> Any:  # noqa: ANN401 - the client has no types

@@ -50,11 +50,7 @@ Question: TypeAlias = Callable[[], Awaitable[object]]
 async def find_missing_permissions(
     client: AIOKafkaAdminClient, settings: KafkaSection, topics: Mapping[FieldPath, str]
 ) -> list[Fault]:
-    """Return what the principal lacks of the least permissions of a worker, with what to grant.
-
-    The last part of a field in ``topics`` is the role of its topic. The list is empty if the broker has no ACLs, or
-    does not say.
-    """
+    """Return what the principal lacks of a worker's least permissions, with what to grant; nothing without ACLs."""
     allowed = await allowed_operations(client, sorted(set(topics.values())))
     faults = list(_about_topics(topics, allowed))
     questions: list[Question] = [lambda: client.find_coordinator(str(settings.group))]
@@ -183,21 +179,14 @@ async def preflight(
 
 
 def check_policy(policy: Policy, source: str) -> None:
-    """Run the checks of a policy for Kafka that need no broker.
-
-    Raises `PolicyError` if offset metadata under this policy could exceed their limit.
-    """
+    """Run the checks of a policy for Kafka that need no broker."""
     faults = [] if policy.kafka is None or policy.stream is None else list(_about_policy(policy))
     if faults:
         raise PolicyError(faults, source)
 
 
 async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> dict[str, list[int]]:
-    """Return the partitions of every visible topic; a request for one by its name could create it.
-
-    If one that is needed is missing, the answer after a second counts: a broker that starts may not know all topics
-    yet.
-    """
+    """Return the partitions of every visible topic; a request for one by its name could create it."""
 
     async def described() -> dict[str, list[int]]:
         return {

@@ -130,10 +130,7 @@ def named_text(tp: TopicPartition, error: Exception) -> str:
 
 @asynccontextmanager
 async def leader_answer(tp: TopicPartition) -> AsyncIterator[None]:
-    """Limit the time of a request to the leader of a partition; raises `leader_away`.
-
-    The client itself asks again for 40 s.
-    """
+    """Limit the time of a request to the leader of a partition; the client itself asks again for 40 s."""
     try:
         async with asyncio.timeout(ANSWER_S):
             yield
@@ -146,10 +143,7 @@ LONGEST_MS, SHORTEST_MS = 10_000, 1000
 
 
 def connection_timeout_ms(settings: KafkaSection) -> int:
-    """Return the time limit of one connection and of one request (ms).
-
-    A broker that swallows packets is noticed by this time alone, so all addresses together take at most ``patience_s``.
-    """
+    """Return the time limit of a connection and of a request (ms); all addresses together get ``patience_s``."""
     address_count = len(str(settings.bootstrap_servers).split(","))
     return int(max(SHORTEST_MS, min(LONGEST_MS, settings.patience_s * 1000 / address_count)))
 
@@ -329,10 +323,7 @@ _FINAL = {
 def broker_error(
     error: BaseException, settings: KafkaSection | None = None, operation: Operation = "READ"
 ) -> BrokerError:
-    """Return the error to raise in place of a client's; it quotes nothing of the client's text.
-
-    ``operation`` is what the client was doing with its topics.
-    """
+    """Return the error to raise in place of a client's; it quotes nothing of the client's text."""
     if isinstance(error, BrokerError):
         return error
     # The client wraps the errors of its background tasks.
@@ -456,10 +447,7 @@ async def log_bounds(reader: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int,
 
 
 def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKafkaProducer:
-    """Build the transactional producer of one input partition, which fences the one that started before it.
-
-    A request of a transaction is sent once: a producer that gets no response fails.
-    """
+    """Build the transactional producer of one input partition, which fences the one that started before it."""
     client = AIOKafkaProducer(
         **_security(settings),
         client_id=f"shoal-{settings.group}-{partition}",

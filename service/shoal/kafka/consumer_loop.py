@@ -148,10 +148,7 @@ class Punctuator:
         """The tasks whose punctuation has not ended yet."""
 
     async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
-        """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction.
-
-        Raises the error of a punctuation of this run or an earlier one.
-        """
+        """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction."""
         for task, punctuate in punctuations.items():
             if task not in self.flushing:
                 self.flushing[task] = asyncio.create_task(punctuate())
@@ -502,12 +499,7 @@ class Worker:
         self.health.stopping = True
 
     async def run(self) -> None:
-        """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined.
-
-        Raises `BrokerError` if the broker did not answer for longer than ``kafka.patience_s``, or refuses a request
-        permanently; `InputError` or `PolicyError` if the checks before the start failed; `GuaranteeError` if an
-        invariant does not hold, or an error was unexpected: nothing of the block concerned was sent.
-        """
+        """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined."""
         self._context.report_settings()
         liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))
         try:

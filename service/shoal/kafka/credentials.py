@@ -60,10 +60,7 @@ def credential_fault(message: str) -> ConfigError:
 
 
 def secret_of(settings: KafkaSection, name: str) -> str | None:
-    """Return a secret: the value of field ``name``, or the content of the file in ``name_file``; None without both.
-
-    Raises `credential_fault` if the file cannot be read, is a pipe or is empty; the message quotes nothing of it.
-    """
+    """Return a secret: the value of field ``name``, or the content of the file in ``name_file``; None without both."""
     value: SecretStr | None = getattr(settings, name)
     if value is not None:
         return value.get_secret_value()
@@ -226,10 +223,7 @@ def certificate_files(settings: KafkaSection) -> dict[str, str]:
 
 
 def open_secret_files(settings: KafkaSection) -> list[str]:
-    """Return the fields whose files hold a secret that other users can read or change, except the metadata key.
-
-    The file of the metadata key is refused instead (`metadata_keys`).
-    """
+    """Return the fields whose secrets other users can read or change; `metadata_keys` refuses its own file."""
     fields = list(_SECRETS)
     if settings.security_protocol.endswith("SSL"):
         fields.append("ssl_certfile" if settings.ssl_keyfile is None else "ssl_keyfile")
@@ -347,8 +341,7 @@ MetadataKey: TypeAlias = bytes | None  # 32 bytes, or None for plain text
 def metadata_keys(settings: KafkaSection) -> tuple[MetadataKey, ...]:
     """Read the keys of the offset metadata from the settings, or from the file that they name.
 
-    The first encrypts; all decrypt. Without keys the metadata are plain text. Raises `PolicyError` if a key is invalid,
-    or the file cannot be read or is open to others; the error quotes nothing of it.
+    The first encrypts; all decrypt. Without keys the metadata are plain text. No error quotes anything of them.
     """
     given = settings.metadata_key
     if given is not None and settings.metadata_key_file is not None:

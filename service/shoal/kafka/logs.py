@@ -77,15 +77,6 @@ READ_RECORDS = 5_000  # records per read; more than one gap needs, because an in
 
 
 @dataclass(slots=True)
-class _ReadRange:
-    """All offsets from ``begin`` to before ``end`` at which there is a record."""
-
-    begin: int
-    end: int
-    offsets: Int64Vector
-
-
-@dataclass(slots=True)
 class GapReader:
     """Finds the next record from an offset on.
 
@@ -93,22 +84,19 @@ class GapReader:
     """
 
     reader: AIOKafkaConsumer
-    _ranges: dict[TopicPartition, _ReadRange] = field(default_factory=dict)
+    _read_before: dict[TopicPartition, tuple[int, Int64Vector]] = field(default_factory=dict)
+    """The last read of each partition: from where, and the offsets of all records from there to the last of them."""
 
     async def next_record_offset(self, tp: TopicPartition, offset: int) -> int | None:
-        """Return the offset of the first record at ``offset`` or after it; None if there is none up to the log's end.
-
-        Raises `BrokerUnavailableError` if the log cannot be read now.
-        """
-        known = self._ranges.get(tp)
-        if known is not None and known.begin <= offset < known.end:
-            index = int(np.searchsorted(known.offsets, offset))
-            if index < len(known.offsets):
-                return int(known.offsets[index])
+        """Return the offset of the first record at ``offset`` or after it; None if there is none up to the end."""
+        if tp in self._read_before:
+            begin, known = self._read_before[tp]
+            if begin <= offset <= known[-1]:
+                return int(known[np.searchsorted(known, offset)])
         found = await self._read(tp, offset)
         if not len(found):
             return None
-        self._ranges[tp] = _ReadRange(offset, int(found[-1]) + 1, found)
+        self._read_before[tp] = (offset, found)
         return int(found[0])
 
     async def _read(self, tp: TopicPartition, offset: int) -> Int64Vector:
@@ -190,11 +178,7 @@ class LeaderCheck:
         set_unreachable(0)
 
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
-        """Ask the leaders of these partitions, and another broker if none of them answers.
-
-        Raises an error of the client if no broker answers, `BrokerUnavailableError` if a leader does not answer and
-        files with credentials have changed, and `BrokerError` if a leader has not answered for ``patience_s``.
-        """
+        """Ask the leaders of these partitions, and another broker if none of them answers."""
         requests = requests_by_leader(self._consumer, partitions, self._unanswered)
         answers = await self._ask_each(requests) if partitions else []
         failed = [(asked, error) for asked, error in answers if error is not None]
@@ -320,7 +304,8 @@ class LogEnds:
             while True:
                 self._added.clear()
                 requests = _unfinished(requests)
-                for asked in self._next_requests(reader):
+                todo = [tp for tp in self._ends if tp not in self._asked]
+                for asked in requests_by_leader(reader, todo, self._unanswered):
                     self._asked.update(asked)
                     requests.append(asyncio.create_task(self._read(asked, reader, reader_with_open)))
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -329,9 +314,6 @@ class LogEnds:
             for request in requests:
                 request.cancel()
             await asyncio.gather(*requests, return_exceptions=True)
-
-    def _next_requests(self, reader: AIOKafkaConsumer) -> list[list[TopicPartition]]:
-        return requests_by_leader(reader, [tp for tp in self._ends if tp not in self._asked], self._unanswered)
 
     async def _read(
         self, asked: Sequence[TopicPartition], reader: AIOKafkaConsumer, reader_with_open: AIOKafkaConsumer

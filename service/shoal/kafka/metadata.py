@@ -20,10 +20,9 @@ tag content
 129 where the rows of this commit are in the output
 === ==================================================================================================================
 
-Metadata of another version are refused, except those of versions 2 and 3 where nothing waits: that is what a drain by
-such a version leaves. No byte depends on a record's content that is not published: only on offsets, broker timestamps,
-counters, and the adaptive state. The Parallel Consumer of Confluent encodes incomplete offsets into the offset metadata
-in the same way (`OffsetMapCodecManager`).
+Metadata of another version are refused. No byte depends on a record's content that is not published: only on offsets,
+broker timestamps, counters, and the adaptive state. The Parallel Consumer of Confluent encodes incomplete offsets into
+the offset metadata in the same way (`OffsetMapCodecManager`).
 
 `MetadataCipher` can encrypt the metadata. A principal that may describe the group can read them. In plain text they
 show which offsets are incomplete and so, from one commit to the next, which records were released together. Encrypted,
@@ -93,13 +92,12 @@ a key, so that adding a key changes no decision."""
 REMEDY = "give it in kafka.metadata_key_file, SHOAL_KAFKA__METADATA_KEY_FILE or SHOAL_KAFKA__METADATA_KEY"
 
 _VERSION = 4
-_FORMER_VERSIONS, _FORMER_NOTHING_LISTED = (2, 3), 1
 _NUMBERS, _POLICY, _BITMAP, _GAPS, _UNFINISHED, _FUTURE, _ADAPTIVE_STATE, _HANDED_OVER = range(1, 9)
 _PARTITION_COUNT, _OUTPUT_ROWS = 128, 129
 _OPTIONAL = 128  # a reader may ignore sections with this tag or a higher one
 _KNOWN = frozenset((*range(1, 9), _PARTITION_COUNT, _OUTPUT_ROWS))
 
-_FINGERPRINT_BYTES, _CRC_BYTES, _NAME_BYTES, _NUMBER_COUNT = 8, 4, 4, 8
+_FINGERPRINT_BYTES, _CRC_BYTES, _NAME_BYTES = 8, 4, 4
 # The most bytes of each section, with tag and length. An offset takes 9 bytes, and 10 with its sign, as a timestamp of
 # a record; a time by a clock 7; a number of partitions 5. Offsets of future timestamps are close to the committed one.
 _HEADER_BYTES = (
@@ -197,11 +195,7 @@ class MetadataCipher:
         return ENCRYPTED_PREFIX + base64.b64encode(identifier + nonce + encrypted).decode("ascii")
 
     def decode(self, text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
-        """Decode what `encode` returned under one of the keys.
-
-        Raises `ProgressError` if it was written under another key or by another version, and `InputError` if it was
-        changed, or written for another group, topic, partition or offset.
-        """
+        """Decode what `encode` returned under one of the keys."""
         where = f"{topic}-{partition}"
         if text.startswith(ENCRYPTED_PREFIX):
             return self._decrypt(text, topic, partition, committed_offset)
@@ -347,20 +341,15 @@ def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
 
     Raises `ProgressError` for another version, and `ValueError` or `IndexError` if `pack` did not write these bytes.
     """
-    if body[0] in _FORMER_VERSIONS:
-        return _unpack_former(body, committed_offset, where)
     sections = _sections(body, where)
     start, present = committed_offset, sections.get
-    numbers = VarintReader(sections[_NUMBERS])
-    state, at_ms = _read_numbers(numbers, start)
-    if numbers.rest():
-        raise ValueError
+    ahead, stream_time, next_cluster, flush, at_ms, reference, reference_time, since = varints(sections[_NUMBERS])
     listed = (
         _bitmap_offsets(sections[_BITMAP], start)
         if _BITMAP in sections
         else tuple(_from_gaps(varints(present(_GAPS, b"")), start))
     )
-    if listed and (listed[0] != start or listed[-1] >= state.next_offset):
+    if listed and (listed[0] != start or listed[-1] >= start + ahead):
         raise ValueError
     incomplete, released_up_to = listed, 0
     unfinished_clusters: tuple[tuple[int, ...], ...] = ()
@@ -368,12 +357,18 @@ def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
         reader = VarintReader(sections[_UNFINISHED])
         released_up_to = start + unzigzag(reader.take())
         incomplete, unfinished_clusters = decode_membership(reader.rest(), listed)
-    state = replace(
-        state,
+    state = OffsetState(
+        committed_offset=start,
+        next_offset=start + ahead,
         incomplete=incomplete,
         unfinished_clusters=unfinished_clusters,
         released_up_to=released_up_to,
         future_timestamped=tuple(_from_gaps(varints(present(_FUTURE, b"")), start)),
+        stream_time=stream_time - 1,
+        next_cluster_number=next_cluster,
+        flush_at_offset=start + flush - 1 if flush else None,
+        reference=ReferenceRecord(start + unzigzag(reference - 1), unzigzag(reference_time)) if reference else None,
+        released_from=start - since,
         adaptive_state=present(_ADAPTIVE_STATE, b""),
         handed_over_uncommitted=_HANDED_OVER in sections,
     )
@@ -400,38 +395,6 @@ def _sections(body: bytes, where: str) -> dict[int, bytes]:
     if not {_NUMBERS, _POLICY} <= sections.keys() or len(sections[_POLICY]) != _FINGERPRINT_BYTES:
         raise ValueError
     return sections
-
-
-def _read_numbers(reader: VarintReader, start: int) -> tuple[OffsetState, int]:
-    """Return what the first section says of a state, and the time of its commit (ms)."""
-    ahead, stream_time, next_cluster_number, flush, at_ms, reference_offset, reference_time, since = (
-        reader.take() for _ in range(_NUMBER_COUNT)
-    )
-    reference = ReferenceRecord(start + unzigzag(reference_offset - 1), unzigzag(reference_time))
-    state = OffsetState(
-        committed_offset=start,
-        next_offset=start + ahead,
-        stream_time=stream_time - 1,
-        next_cluster_number=next_cluster_number,
-        flush_at_offset=None if flush == 0 else start + flush - 1,
-        reference=None if reference_offset == 0 else reference,
-        released_from=start - since,
-    )
-    return state, at_ms
-
-
-def _unpack_former(body: bytes, start: int, where: str) -> CommittedState:
-    """Return what a version without sections committed when nothing waited, as after a drain; refuse other metadata.
-
-    They begin with the same numbers. (Their partition count is padding of these numbers, and is not read.)
-    """
-    reader = VarintReader(body, 2)
-    state, at_ms = _read_numbers(reader, start)
-    if body[1] != _FORMER_NOTHING_LISTED or state.next_offset != start or state.flush_at_offset is not None:
-        raise _other_version(where)
-    fingerprint = reader.take_bytes(_FINGERPRINT_BYTES).hex()
-    adaptive_state = reader.take_bytes(reader.take()) if body[0] == _FORMER_VERSIONS[-1] else b""
-    return CommittedState(replace(state, adaptive_state=adaptive_state), fingerprint, at_ms)
 
 
 def _other_version(where: str) -> ProgressError:

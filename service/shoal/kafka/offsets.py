@@ -118,10 +118,7 @@ class UnfinishedClusters:
         self._times.update(zip(members, times, strict=True))
 
     def release(self, offsets: Sequence[int]) -> list[int]:
-        """Release the records of these offsets, in this order; return when this process read each of them (ms).
-
-        Raises `GuaranteeError` if one is in no cluster, was not read again, or is not after all that are released.
-        """
+        """Release the records of these offsets, in this order; return when this process read each of them (ms)."""
         read_ms = []
         for offset in offsets:
             first = self._first_of.get(offset)
@@ -418,10 +415,7 @@ class OffsetTracker:
             self.next_offset = max(self.next_offset, before)
 
     def complete(self, offsets: Collection[int]) -> list[int]:
-        """Complete these incomplete offsets; return when this process read each of them (ms).
-
-        Raises `GuaranteeError` if one of them was completed before, or never read.
-        """
+        """Complete these incomplete offsets; return when this process read each of them (ms)."""
         pop = self._incomplete.pop
         completed = [pop(offset, None) for offset in offsets]
         if None in completed:

@@ -39,10 +39,7 @@ __all__ = ["export_progress", "import_progress", "report_progress"]
 
 
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
-    """Return for each partition its committed state, and whether policy and key are those given.
-
-    Where there are several inputs, each is named as ``topic``.
-    """
+    """Return for each partition its committed state, and whether policy and key are those given."""
     cipher, is_named = MetadataCipher.of(settings), has_several_inputs(settings)
     async with admin(settings) as client:
         return [
@@ -221,10 +218,7 @@ async def _saved_partitions(client: AIOKafkaAdminClient, settings: KafkaSection)
 async def _saved_partition(
     client: AIOKafkaAdminClient, settings: KafkaSection, partition: int
 ) -> _SavedPartition | None:
-    """Return the progress of the group, or its copy if that is newer; None if there is no progress.
-
-    The copy is read first: where a worker commits between the two requests, the group is newer, and is exported.
-    """
+    """Return the progress of the group, or its copy, which is read first, if that is newer; None without progress."""
     copy = await ProgressCopy.of(client, settings, partition, MetadataCipher.of(settings))
     copied = None if copy is None else await _readable_copy(copy)
     found = await fetch_committed(client, settings, partition)
@@ -334,10 +328,7 @@ class _Import:
             await producer.close()
 
     async def check(self) -> None:
-        """Check that the commit of a file may replace what is committed; read only.
-
-        Raises `InputError` if not, and `BrokerUnavailableError` if an open transaction hides records.
-        """
+        """Check that the commit of a file may replace what is committed; read only."""
         settings, partition = self.settings, self.partition
         await self._check_current()
         await check_no_open_transaction(settings, partition)

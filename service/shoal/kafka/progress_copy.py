@@ -70,11 +70,7 @@ class ProgressCopy:
     async def of(
         cls, client: AIOKafkaAdminClient, settings: KafkaSection, partition: int, cipher: MetadataCipher
     ) -> Self | None:
-        """Return what reads and writes the copy of a partition; None if the settings name no copy.
-
-        Raises `InputError` if the topic of the copy has no such partition, and `NotYetError` if the broker cannot tell
-        now.
-        """
+        """Return what reads and writes the copy of a partition; None if the settings name no copy."""
         if settings.progress_copy is None:
             return None
         source, target = str(settings.input), settings.progress_copy
@@ -111,11 +107,7 @@ class ProgressCopy:
         return msgspec.json.encode(msgspec.structs.replace(copied, tag=tag))
 
     def decode(self, copied: CopiedCommit) -> CommittedState:
-        """Return the commit of a copy.
-
-        Raises `ProgressError` if it was written under another key, or for another topic of the same name, and
-        `InputError` if it was changed, or written for another group, topic or partition.
-        """
+        """Return the commit of a copy."""
         topic = str(self.settings.input)
         commit = self.cipher.decode(copied.metadata, topic, self.partition, copied.offset)
         if not self.cipher.has_tag(copied.tag, copied.metadata, copied.tagged_bytes(), topic, self.partition):

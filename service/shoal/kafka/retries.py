@@ -80,11 +80,7 @@ class BrokerLiveness:
         self._not_opened_since_s = self._not_started_since_s = None
 
     def note_not_opened(self, reasons: Mapping[TopicPartition, NotYetError], *, drains: bool) -> None:
-        """Note why partitions could not be opened; return if another attempt may succeed.
-
-        Raises `BrokerError` if for ``patience_s`` a producer could not start or, in a drain, a partition could not be
-        opened.
-        """
+        """Give up if for ``patience_s`` a producer could not start or, in a drain, a partition could not be opened."""
         now_s = time.monotonic()
         not_started = next((one for one in reasons.values() if one.waited_s), None)
         if not_started is None:
@@ -101,8 +97,7 @@ class BrokerLiveness:
     ) -> None:
         """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
 
-        Raises `BrokerUnavailableError` after ``patience_s`` without an answer, or without one when credentials were
-        replaced.
+        Ends with an error after ``patience_s`` without an answer, or without one when credentials were replaced.
         """
         while True:
             try:
@@ -166,10 +161,7 @@ async def run_with_retries(
     *,
     drains: bool = False,
 ) -> None:
-    """Run consumer loops until one ends by itself or the process is to stop, with a random pause after each failure.
-
-    Raises an error that a new consumer loop would meet again.
-    """
+    """Run consumer loops until one ends by itself or as `raise_if_fatal`, with a random pause after each failure."""
     failures = 0
     while not stopping.is_set():
         began_s = time.monotonic()

@@ -112,11 +112,7 @@ class PartitionContext:
 
 
 async def initialize_partition(context: PartitionContext) -> PartitionStart:
-    """Return where a partition begins; commit the beginning if there is no usable commit, or as `_accept` says.
-
-    Raises `InputError` if the committed state cannot be trusted, or if there is none and the operator did not say where
-    to begin; `NotYetError` if what is compared with it cannot be read now.
-    """
+    """Return where a partition begins; commit the beginning if there is no usable commit, or as `_accept` says."""
     tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
     log_start, log_end = await log_bounds(context.consumer, tp)
     of_group, known_count, commit = await fetch_committed(context.admin, settings, partition), None, None
@@ -342,9 +338,8 @@ async def fetch_committed(
 ) -> OffsetAndMetadata | None:
     """Return the committed offset and metadata of one partition, or None if there is no commit.
 
-    The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
-    writing the offsets of that transaction. So two answers in succession must agree. Raises `BrokerUnavailableError` if
-    the coordinator did not answer, which does not mean that there is no commit.
+    The transaction of the previous producer, which is fenced, has ended; a classic group coordinator may still be
+    writing its offsets. So two answers in succession must agree. No answer does not mean that there is no commit.
     """
     tp = TopicPartition(settings.input, partition)
     found = (await _agreed_answer(admin, settings, [tp]))[tp]
@@ -362,11 +357,7 @@ async def fetch_committed_again(
 async def _agreed_answer(
     admin: AIOKafkaAdminClient, settings: KafkaSection, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the committed offset and metadata of all these partitions, with offset -1 for no commit.
-
-    After `MAX_REQUESTS` repeats without two equal answers one is accepted. Raises `BrokerUnavailableError` if the
-    coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
-    """
+    """Return the committed offset and metadata of all these partitions, with offset -1 for no commit."""
     answer: dict[TopicPartition, OffsetAndMetadata] = {}
     unanswered_since_s: float | None = None
     repeats = 0
@@ -405,11 +396,7 @@ async def _ask_coordinator(
 async def fetch_first_partition_count(
     admin: AIOKafkaAdminClient, settings: KafkaSection, partition_count: int, cipher: MetadataCipher
 ) -> int | None:
-    """Return the number of partitions that the input had when the group first started.
-
-    Each commit holds it. Where they differ, the smallest is the oldest. It is 0 if no commit of the group says it, and
-    None if the group has no commit.
-    """
+    """Return the number of partitions at the group's first start; 0 if no commit says it, None without a commit."""
     topic = str(settings.input)
     offsets = await _agreed_answer(
         admin, settings, [TopicPartition(topic, number) for number in range(partition_count)]
@@ -423,7 +410,7 @@ async def fetch_first_partition_count(
             continue  # the task of that partition refuses it
         if commit.first_partition_count:
             counts.append(commit.first_partition_count)
-    return min(counts, default=0) if committed else None
+    return min(counts, default=0) if committed else None  # the smallest is the oldest
 
 
 async def end_at_start(settings: KafkaSection, partition: int, state: OffsetState) -> int | None:
@@ -439,10 +426,7 @@ async def end_at_start(settings: KafkaSection, partition: int, state: OffsetStat
 
 
 async def check_no_open_transaction(settings: KafkaSection, partition: int) -> None:
-    """Check that no open transaction hides records: a consumer of committed records stops at its first record.
-
-    Raises `NotYetError` if there is one, which the broker ends after its timeout, or if the leader does not answer.
-    """
+    """Raise `NotYetError` if an open transaction hides records; the broker ends it after its timeout."""
     end, committed = [await _end(settings, partition, level) for level in ("read_uncommitted", "read_committed")]
     if end is not None and committed is not None and end > committed:
         raise NotYetError(
@@ -454,11 +438,7 @@ async def check_no_open_transaction(settings: KafkaSection, partition: int) -> N
 async def check_no_record_after(
     settings: KafkaSection, partition: int, offset: int | None, *, has_older: bool = False
 ) -> None:
-    """Check that the output got no record from an offset on, where retention may have removed records.
-
-    ``offset`` is where the next record of the group would have been, as the copy of a commit says, or None. Raises
-    `InputError` if there are records after it, or if that is not known, and `NotYetError` if it cannot be read now.
-    """
+    """Refuse an output that got records from an offset on, as the copy says, or of which that is not known."""
     tp = TopicPartition(settings.output, partition)
     if settings.output is None:
         reason = "without an output topic nothing shows what followed the copy"
@@ -482,10 +462,9 @@ async def check_no_record_after(
 
 
 async def check_no_other_writer(settings: KafkaSection, partition: int, offset: int | None) -> None:
-    """Check that the output holds no committed record from the offset on at which it ended after a commit.
+    """Refuse committed records from the offset on at which the output ended after the last commit.
 
-    The group and its copy hold the commit, so it should be the last one. Then such a record is one of another producer,
-    whatever its timestamp is, and `InputError` is raised. An output that ends before the offset shows no such record.
+    They are another producer's, whatever their timestamps are. An output that ends before the offset shows none.
     """
     if settings.output is None or offset is None:
         return
@@ -527,8 +506,6 @@ async def newest_commit(
     """Return the commit from which a partition continues; None if there is none.
 
     Where group and copy agree, ``acknowledged`` is called with the offset at which the output ended, as the copy says.
-    Raises `InputError` if the commit of the group or its copy cannot be trusted, if they contradict each other, or as
-    `check_copied_end`.
     """
     if copy is None:
         return None if of_group is None else decode_committed(of_group, settings, partition, cipher)
@@ -549,11 +526,7 @@ async def newest_commit(
 
 
 async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Order, *, has_older: bool) -> None:
-    """Compare where the output ended, as a copy says, with the output. A copy older than the group says nothing.
-
-    Raises `ProgressError` if the copy is newer and records may have been published after it, and `InputError` if it
-    agrees with the group and another producer has written to the output.
-    """
+    """Compare where the output ended, as a copy says, with the output. A copy older than the group says nothing."""
     settings, partition, end = copy.settings, copy.partition, _output_end(copy, copied)
     if order is Order.SAME:
         await check_no_other_writer(settings, partition, end)
@@ -572,10 +545,7 @@ def _output_end(copy: ProgressCopy, copied: CopiedCommit) -> int | None:
 def decode_both(
     of_group: OffsetAndMetadata | None, copied: CopiedCommit | None, copy: ProgressCopy
 ) -> tuple[CommittedState | None, Order]:
-    """Return the newer of two commits, and how the copied one compares; a missing one is older.
-
-    Raises `InputError` if one of them cannot be trusted, or they contradict each other.
-    """
+    """Return the newer of two commits, and how the copied one compares; a missing one is older."""
     settings, partition = copy.settings, copy.partition
     commit = None if copied is None else copy.decode(copied)
     try:
@@ -612,8 +582,6 @@ def decode_committed(
 
 SEARCHING = "reading whether records of an input partition were published before"
 TOLD_EVERY_S = 10.0  # time (s) between two lines of the log that say how far a search is
-
-
 APPEND_TIME = 1  # timestamp type of a topic with ``message.timestamp.type=LogAppendTime``
 
 

@@ -179,11 +179,7 @@ class PartitionTask:
         return self._reader.restore(log_start)
 
     async def process(self, messages: Sequence[Message]) -> None:
-        """Take messages in the order of the log. Messages below `position` are ignored.
-
-        Raises `ProgressError` if the offset of the reference record holds a different record than before the restart,
-        and `GuaranteeError` if the messages are out of order or an invariant does not hold.
-        """
+        """Take messages in the order of the log. Messages below `position` are ignored."""
         async with self._lock:
             if self._is_closed or self.is_drained:
                 return
@@ -503,10 +499,7 @@ class PartitionReader:
         return [message for message in messages if message.offset >= self.position]
 
     def read(self, messages: Sequence[Message], tracker: OffsetTracker, now_ms: int) -> tuple[Block, Classification]:
-        """Decode and classify a block of messages, and move the position behind it.
-
-        Raises as `PartitionTask.process`.
-        """
+        """Decode and classify a block of messages, and move the position behind it."""
         n, counted_until = len(messages), self._counts.read_until
         offsets = np.fromiter(map(_offset, messages), np.int64, n)
         timestamps = np.fromiter(map(_timestamp, messages), np.int64, n)

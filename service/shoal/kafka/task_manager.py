@@ -275,10 +275,7 @@ class TaskManager:
         await until_first(*works)
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
-        """Update metrics and health of a partition.
-
-        ``log_end`` is the end of its log, open transactions included; None if it is not known.
-        """
+        """Update metrics and health of a partition; ``log_end`` is None if it is not known."""
         if self.is_open(tp, task):
             self._context.metrics.held.labels(tp.topic, tp.partition).set(task.waiting_count)
             if log_end is not None and log_end >= 0:

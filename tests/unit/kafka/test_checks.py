@@ -81,14 +81,8 @@ async def test_a_missing_topic_is_asked_for_again(monkeypatch: pytest.MonkeyPatc
 COPIED = KafkaSection(input="a", output="b", progress_copy="p")
 
 
-@pytest.fixture
-def without_acls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the broker miss no permission."""
+async def test_settings_that_were_not_checked_are_named_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "find_missing_permissions", AsyncMock(return_value=[]))
-
-
-@pytest.mark.usefixtures("without_acls")
-async def test_settings_that_were_not_checked_are_named_once_in_a_process() -> None:
     unchecked, policy = UncheckedSettings(), policy_of({"x": quasi()}, stream={"delta": 9})
     with capture_logs() as lines:
         for _ in range(2):
@@ -101,17 +95,6 @@ async def test_settings_that_were_not_checked_are_named_once_in_a_process() -> N
     assert "grant DESCRIBE_CONFIGS on the cluster" in of_broker["event"]
     assert of_broker["not_checked"] == "offset.metadata.max.bytes, transaction.max.timeout.ms"
     assert {line["log_level"] for line in lines} == {"warning"}
-
-
-@pytest.mark.usefixtures("without_acls")
-async def test_the_settings_of_an_input_are_not_asked_for() -> None:
-    """Nothing of them is checked, so that no permission on them is missing."""
-    cluster = Cluster({"a"}, {})
-    with capture_logs() as lines:
-        await checks.preflight(
-            cast("Any", cluster), policy_of({"x": quasi()}, stream={"delta": 9}), COPIED, UncheckedSettings()
-        )
-    assert (cluster.asked, lines) == (["b", "p", "7"], [])
 
 
 def test_each_pair_of_topics_is_checked() -> None:
@@ -222,13 +205,12 @@ class Answering:
         self, operations: dict[str, int] | Exception, refusals: dict[tuple[str, int], Exception] | None = None
     ) -> None:
         self.operations, self.refusals = operations, refusals or {}
-        self.answered: list[dict[str, Any]] = []
         self._client = SimpleNamespace(get_random_node=lambda: 1, send=self.send)
 
     async def send(self, _: int, __: object) -> Any:
         if isinstance(self.operations, Exception):
             raise self.operations
-        topics = self.answered or [
+        topics = [
             {"error_code": 0, "topic": topic, "topic_authorized_operations": number}
             for topic, number in self.operations.items()
         ]
@@ -247,63 +229,56 @@ async def found(client: Answering) -> list[tuple[str, str]]:
     ]
 
 
+IDS_REFUSED = "the principal may not use its transactional ids: grant WRITE on those with the prefix g-in- in the ACLs"
+GRANT_OUT = "the principal may not use topic out: grant WRITE on topic out in the ACLs"
+
+
 @pytest.mark.parametrize(
     ("operations", "faults"),
     [
         ({"in": READ_AND_DESCRIBE, "out": BOTH_AND_DESCRIBE}, []),
         ({"in": 0b1_0000_0100, "out": 0b1_0000_0100}, []),  # all operations as one bit
-        (
-            {"in": READ_AND_DESCRIBE, "out": READ_AND_DESCRIBE},
-            [("kafka.output", "the principal may not use topic out: grant WRITE on topic out in the ACLs")],
-        ),
+        ({"in": READ_AND_DESCRIBE, "out": READ_AND_DESCRIBE}, [("kafka.output", GRANT_OUT)]),
         (
             {"in": WRITE_AND_DESCRIBE, "out": 0b1_0000_0000},
             [
                 ("kafka.input", "the principal may not use topic in: grant READ on topic in in the ACLs"),
-                ("kafka.output", "the principal may not use topic out: grant READ and WRITE on topic out in the ACLs"),
+                ("kafka.output", GRANT_OUT.replace("WRITE", "READ and WRITE")),
             ],
         ),
+        # The broker does not say what is allowed.
+        ({"in": -(2**31), "out": -(2**31)}, []),
+        ({"in": 0, "out": 0}, []),
+        ({}, []),
+        (NotImplementedError("version"), []),
+        (kafka_errors.IncompatibleBrokerVersion("version"), []),
     ],
+    ids=str,
 )
 async def test_each_operation_that_is_missing_on_a_topic_is_named(
-    operations: dict[str, int], faults: list[tuple[str, str]]
+    operations: dict[str, int] | Exception, faults: list[tuple[str, str]]
 ) -> None:
     assert await found(Answering(operations)) == faults
 
 
 @pytest.mark.parametrize(
-    "operations",
+    ("refusals", "words"),
     [
-        {"in": -(2**31), "out": -(2**31)},
-        {"in": 0, "out": 0},
-        {},
-        NotImplementedError("version"),
-        kafka_errors.IncompatibleBrokerVersion("version"),
+        (
+            {
+                ("g", 0): kafka_errors.GroupAuthorizationFailedError("other"),
+                ("g-in-0", 1): kafka_errors.TransactionalIdAuthorizationFailed("other"),
+            },
+            [
+                "the principal may not use group g: grant READ on it in the ACLs",
+                IDS_REFUSED,
+            ],
+        ),
+        ({("g", 0): kafka_errors.GroupCoordinatorNotAvailableError()}, []),
     ],
-    ids=str,
+    ids=["not allowed", "not available"],
 )
-async def test_a_broker_that_does_not_say_what_is_allowed_is_no_fault(operations: dict[str, int] | Exception) -> None:
-    assert await found(Answering(operations)) == []
-
-
-async def test_a_broker_without_topic_ids_does_not_say_what_is_allowed() -> None:
-    client = Answering({})
-    client.answered = [{"error_code": 0, "topic": topic, "partitions": []} for topic in ("in", "out")]
-    assert await found(client) == []
-
-
-async def test_group_and_transactional_ids_that_may_not_be_used_are_named_together() -> None:
-    refusals: dict[tuple[str, int], Exception] = {
-        ("g", 0): kafka_errors.GroupAuthorizationFailedError("other"),
-        ("g-in-0", 1): kafka_errors.TransactionalIdAuthorizationFailed("other"),
-    }
-    words = (
-        "the principal may not use group g: grant READ on it in the ACLs",
-        "the principal may not use its transactional ids: grant WRITE on those with the prefix g-in- in the ACLs",
-    )
-    assert await found(Answering({}, refusals)) == [("kafka.group", words[0]), ("kafka.group", words[1])]
-
-
-async def test_a_coordinator_that_is_not_available_is_no_fault() -> None:
-    refusals: dict[tuple[str, int], Exception] = {("g", 0): kafka_errors.GroupCoordinatorNotAvailableError()}
-    assert await found(Answering({}, refusals)) == []
+async def test_group_and_transactional_ids_that_may_not_be_used_are_named_together(
+    refusals: dict[tuple[str, int], Exception], words: list[str]
+) -> None:
+    assert await found(Answering({}, refusals)) == [("kafka.group", text) for text in words]

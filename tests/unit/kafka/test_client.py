@@ -6,10 +6,8 @@ import asyncio
 import gc
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,17 +17,14 @@ from aiokafka.errors import KafkaTimeoutError
 from shoal.errors import BrokerError, BrokerUnavailableError
 from shoal.kafka import client, progress_copy, start
 from shoal.kafka import client as connection
-from shoal.kafka import client as waiting_log
 from shoal.kafka.aiokafka_compat import LOST_RESPONSE
 from shoal.kafka.client import (
     NotYetError,
     Operation,
     broker_error,
     connection_timeout_ms,
-    join_reasons,
     join_refusals,
     leader_answer,
-    leader_away,
     log_bounds,
     task_exception,
     to_shoal_error,
@@ -80,15 +75,6 @@ def test_a_lost_response_is_explained_by_the_end_of_a_session_where_there_are_se
     )
 
 
-async def test_a_broker_that_does_not_listen_is_reported_with_a_remedy(unused_tcp_port: int) -> None:
-    address = f"127.0.0.1:{unused_tcp_port}"
-    remedy = "check that a broker listens there, and that kafka.bootstrap_servers names it"
-    with pytest.raises(BrokerUnavailableError, match=remedy) as caught:
-        async with connection.admin(KafkaSection(bootstrap_servers=address, group="g")):
-            pass
-    assert f"the broker at {address} cannot be reached" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("hosts", "words"),
     [
@@ -120,47 +106,30 @@ def test_an_unexpected_error_is_reported_by_class_and_line() -> None:
     assert "ValueError at test_client.py:" in str(to_shoal_error(caught.value))
 
 
-async def test_a_client_that_cancels_its_own_stop_does_not_cancel_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Rash:
+@pytest.mark.parametrize("is_stuck", [False, True], ids=["cancels itself", "does not stop"])
+async def test_a_client_that_cannot_stop_is_cut_off_and_does_not_cancel_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+    is_stuck: bool,  # noqa: FBT001
+) -> None:
+    class Client:
         def __init__(self) -> None:
             self._conns = {1: self}
+            self._coordinator = self
+            self._heartbeat_task = asyncio.create_task(asyncio.Event().wait())
             self.closed = False
 
         async def stop(self) -> None:
-            await cancelled_from_within()
+            await (asyncio.Event().wait() if is_stuck else cancelled_from_within())
 
         def close(self) -> None:
             self.closed = True
 
-    rash = Rash()
+    stopped = Client()
     monkeypatch.setattr(connection, "_network", lambda client: client)
-    task = asyncio.create_task(connection.stop(cast("Any", rash), 1))
-    await task
-    assert rash.closed, "what it had not closed is cut off"
-
-
-async def test_each_client_has_an_id_that_names_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[dict[str, Any]] = []
-
-    class Client:
-        client = SimpleNamespace(send=None)
-
-        def __init__(self, **options: Any) -> None:
-            made.append(options)
-
-        async def start(self) -> None:
-            pass
-
-        close = start
-
-    monkeypatch.setattr(connection, "AIOKafkaProducer", Client)
-    monkeypatch.setattr(connection, "AIOKafkaAdminClient", Client)
-    settings = KafkaSection(input="in", output="out", group="g")
-    connection.producer(settings, 7, 1000)
-    async with connection.admin(settings):
-        pass
-    assert [options["client_id"] for options in made] == ["shoal-g-7", "shoal-g-admin"]
-    assert made[0]["transactional_id"] == "g-in-7"
+    await asyncio.create_task(connection.stop(cast("Any", stopped), 0.05))
+    assert stopped.closed, "what it had not closed is cut off"
+    await asyncio.wait({stopped._heartbeat_task}, timeout=5)
+    assert stopped._heartbeat_task.cancelled()
 
 
 async def test_a_client_that_was_fenced_leaves_no_error_that_asyncio_logs() -> None:
@@ -198,60 +167,38 @@ def test_all_addresses_together_take_at_most_the_patience(servers: str, patience
     assert connection_timeout_ms(KafkaSection(bootstrap_servers=servers, patience_s=patience_s)) == timeout_ms
 
 
-async def test_a_broker_that_swallows_packets_is_given_up_after_the_time_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The operating system accepts connections that no process takes."""
-    monkeypatch.setattr(waiting_log, "TELL_EVERY_S", 0.2)
-    told: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        waiting_log.log, "warning", lambda event, **fields: told.append({"event": event} | fields), raising=False
-    )
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        settings = KafkaSection(bootstrap_servers=address, group="g", patience_s=0)
-        began_s = time.monotonic()
-        with pytest.raises(BrokerUnavailableError, match="cannot be reached"):
-            async with client.admin(settings):
-                pass
-    assert time.monotonic() - began_s < 10
-    assert told[0]["event"] == "waiting for the broker"
-    assert told[0]["broker"] == address
-
-
-def refusal(error: BaseException, **settings: Any) -> BrokerError | None:
-    return client.unfit_setting(error, KafkaSection(**settings), "kafka:9093")
-
-
-def test_a_mechanism_that_the_broker_does_not_offer_is_final() -> None:
-    error = kafka_errors.UnsupportedSaslMechanismError("canary")
-    found = refusal(error, security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256")
-    assert type(found) is BrokerError
-    assert str(found) == "the broker at kafka:9093 does not take SCRAM-SHA-256: set another kafka.sasl_mechanism"
+CLOSED = "connection to kafka:9093: check that this port is one for kafka.security_protocol"
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("error", "settings", "kind", "words"),
     [
-        ({}, "connection to kafka:9093: check that this port is one for kafka.security_protocol PLAINTEXT"),
         (
+            kafka_errors.UnsupportedSaslMechanismError("canary"),
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256"},
+            BrokerError,
+            "the broker at kafka:9093 does not take SCRAM-SHA-256: set another kafka.sasl_mechanism",
+        ),
+        (
+            kafka_errors.KafkaConnectionError("canary"),
+            {},
+            BrokerUnavailableError,
+            f"the broker closed the {CLOSED} PLAINTEXT",
+        ),
+        (
+            kafka_errors.KafkaConnectionError("canary"),
             {"security_protocol": "SSL"},
-            (
-                "TLS connection to kafka:9093: check that this port is one for kafka.security_protocol SSL, and "
-                "whether it requires a client certificate, kafka.ssl_certfile"
-            ),
+            BrokerUnavailableError,
+            f"the broker closed the TLS {CLOSED} SSL, and whether it requires a client certificate, kafka.ssl_certfile",
         ),
     ],
-    ids=["plain text", "TLS"],
 )
-def test_a_connection_that_is_closed_names_protocol_and_port(settings: dict[str, str], words: str) -> None:
-    found = refusal(kafka_errors.KafkaConnectionError("canary"), **settings)
-    assert isinstance(found, BrokerUnavailableError)
-    assert str(found) == f"the broker closed the {words}"
-
-
-def test_an_address_without_a_broker_says_nothing_about_the_settings() -> None:
-    assert refusal(ConnectionRefusedError()) is None
+def test_a_setting_that_the_broker_does_not_take_is_named_with_the_port(
+    error: Exception, settings: dict[str, str], kind: type[BrokerError], words: str
+) -> None:
+    found = client.unfit_setting(error, KafkaSection.model_validate(settings), "kafka:9093")
+    assert (type(found), str(found)) == (kind, words)
+    assert client.unfit_setting(ConnectionRefusedError(), KafkaSection(), "kafka:9093") is None
 
 
 @pytest.mark.parametrize(
@@ -264,7 +211,8 @@ def test_an_address_without_a_broker_says_nothing_about_the_settings() -> None:
 def test_the_remedy_for_a_certificate_depends_on_what_is_wrong(code: int, remedy: str) -> None:
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = code, "words of OpenSSL"
-    assert str(refusal(error)) == f"the certificate of the broker is not trusted (words of OpenSSL): {remedy}"
+    found = client.unfit_setting(error, KafkaSection(), "kafka:9093")
+    assert str(found) == f"the certificate of the broker is not trusted (words of OpenSSL): {remedy}"
 
 
 # ---------------------------------------------------------------- permissions
@@ -405,18 +353,3 @@ async def test_a_client_that_has_waited_for_a_leader_itself_is_taken_for_the_sam
     with pytest.raises(NotYetError):
         async with leader_answer(TopicPartition("in", 3)):
             raise KafkaTimeoutError
-
-
-def test_partitions_that_are_not_open_are_named_with_their_reasons() -> None:
-    parts = [TopicPartition("in", number) for number in range(5)]
-    lines = join_reasons(
-        {
-            parts[0]: leader_away(parts[0]),
-            parts[1]: leader_away(TopicPartition("out", 1)),
-            parts[2]: NotYetError("copy-2: hidden"),
-            parts[3]: leader_away(TopicPartition("out", 3)),
-            parts[4]: leader_away(parts[4]),
-        }
-    ).splitlines()
-    away = "no leader answers; look whether its broker runs and can be reached. The same holds for"
-    assert lines == [f"in-0: {away} in-4", f"in-1: out-1: {away} in-3", "in-2: copy-2: hidden"]

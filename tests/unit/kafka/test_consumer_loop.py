@@ -179,50 +179,20 @@ class Reading:
             await self.background
 
 
-async def test_the_flush_of_one_partition_does_not_delay_another() -> None:
+async def test_the_flush_of_one_partition_delays_its_own_reading_and_no_other_partition() -> None:
     reading = Reading()
     await reading.begin_flush()
+    reading.consumer.add(SLOW, 2)
     reading.consumer.add(QUICK, 4)
     await reading.until(lambda: reading.tasks[QUICK].waiting_count == 4)
     reading.clock_s += 3
     await reading.until(lambda: (None, [0, 1, 2, 3]) in reading.quick.published)
-    assert reading.slow.published == []
-    reading.gate.set()
-    await reading.until(lambda: len(reading.slow.published) == 2)
-    await reading.stop()
-    assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
-
-
-async def test_records_that_an_open_transaction_hides_are_lag_and_delay_no_flush() -> None:
-    reading = Reading()
-    reading.gate.set()
-    reading.consumer.hidden_count = 5
-    reading.consumer.add(SLOW, 4)
-    await reading.until(lambda: reading.tasks[SLOW].waiting_count == 4)
-    reading.clock_s += 3
-    await reading.until(lambda: len(reading.slow.published) == 2)
-    await reading.stop()
-    assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
-    assert {
-        one.labels["partition"]: one.value
-        for family in reading.loop._context.metrics.registry.collect()
-        for one in family.samples
-        if one.name == "shoal_consumer_lag_records"
-    } == {"0": 5, "1": 5}
-
-
-async def test_a_partition_is_not_read_before_its_flush_has_ended() -> None:
-    reading = Reading()
-    await reading.begin_flush()
-    reading.consumer.add(SLOW, 2)
-    reading.consumer.add(QUICK, 1)
-    await reading.until(lambda: reading.tasks[QUICK].waiting_count == 1)
     assert (reading.consumer.positions[SLOW], reading.tasks[SLOW].position) == (4, 4)
+    assert reading.slow.published == []
     reading.gate.set()
     await reading.until(lambda: reading.tasks[SLOW].position == 6)
     await reading.stop()
     assert reading.slow.published[:2] == [(4, []), (None, [0, 1, 2, 3])]
-    assert reading.tasks[SLOW].waiting_count == 2
 
 
 async def test_a_partition_that_is_revoked_during_its_flush_is_closed_after_it_and_read_by_its_next_task() -> None:
@@ -372,13 +342,6 @@ async def test_messages_are_returned_also_if_a_transaction_ends_at_the_same_time
     assert {FIRST: ["a"]} in found
 
 
-async def test_an_error_of_the_client_is_raised() -> None:
-    poller, _ = poller_of(Task(), Task())
-    consumer: Any = PollConsumer(error=OSError("no"))
-    with pytest.raises(OSError, match="no"):
-        await poller.poll(consumer, {})
-
-
 async def test_a_cancelled_poll_leaves_no_task() -> None:
     poller, _ = poller_of(Task(), Task())
     consumer: Any = PollConsumer()
@@ -407,12 +370,18 @@ async def poll_for(poller: Poller, consumer: Any, count: int) -> None:
         count -= bool(await poller.poll(consumer, {}))
 
 
-async def test_messages_that_arrive_one_by_one_are_taken_twice_in_40_ms() -> None:
-    poller, _ = poller_of(Task(), Task())
-    consumer: Any = PollConsumer(messages={FIRST: ["a"]}, log_ends={FIRST: 99, SECOND: None})
-    await poll_for(poller, consumer, 7)
-    assert len(consumer.timeouts_ms) == 7
-    assert consumer.times_s[-1] - consumer.times_s[0] >= 0.119
+@pytest.mark.parametrize(("interval_s", "polls", "least_s"), [(0.2, 7, 0.119), (0.04, 21, 0.099)])
+async def test_messages_that_arrive_one_by_one_are_taken_twice_in_40_ms_or_in_a_quarter_of_the_interval(
+    interval_s: float, polls: int, least_s: float
+) -> None:
+    tasks: Any = Tasks(first=Task(), second=Task())
+    poller, consumer = (
+        Poller(tasks, interval_s),
+        PollConsumer(messages={FIRST: ["a"]}, log_ends={FIRST: 99, SECOND: None}),
+    )
+    await poll_for(poller, consumer, polls)
+    assert len(consumer.timeouts_ms) == polls
+    assert consumer.times_s[-1] - consumer.times_s[0] >= least_s
 
 
 async def test_the_first_message_after_a_quiet_time_is_taken_at_once() -> None:
@@ -451,13 +420,6 @@ async def test_a_pause_ends_when_a_commit_is_due(monkeypatch: pytest.MonkeyPatch
     first.wait_s = 0.0
     assert await poller.poll(consumer, {}) == {}
     assert len(consumer.timeouts_ms) == 2
-
-
-async def test_the_pause_is_a_quarter_of_a_short_commit_interval() -> None:
-    tasks: Any = Tasks(first=Task(), second=Task())
-    poller, consumer = Poller(tasks, 0.04), PollConsumer(messages={FIRST: ["a"]})
-    await poll_for(poller, consumer, 21)
-    assert consumer.times_s[-1] - consumer.times_s[0] >= 0.099
 
 
 async def test_the_partition_of_a_full_task_stays_paused_until_it_has_room() -> None:
@@ -525,48 +487,45 @@ async def wait(*answers: tuple[int, str, int] | Exception) -> None:
     await wait_until_no_members(cast("Any", Coordinator(*answers)), SETTINGS)
 
 
-@pytest.mark.parametrize("state", ["Dead", "Empty"])
-async def test_a_group_without_members_is_drained_at_once(clock: list[float], state: str) -> None:
-    await wait((0, state, 0))
-    assert clock == [0.0]
+UNAVAILABLE = kafka_errors.GroupCoordinatorNotAvailableError()
 
 
-@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
-async def test_members_that_stay_are_refused_after_the_session_timeout(clock: list[float], state: str) -> None:
-    refusal = r"^--drain: group g has 2 members: .*Stop all workers .*session timeout"
-    with capture_logs() as lines, pytest.raises(InputError, match=refusal):
-        await wait((0, state, 2))
-    assert clock == [21.0]
-    assert [line["at_most_s"] for line in lines] == [21.0, 11.0, 1.0]
+@pytest.mark.parametrize(
+    ("answers", "waited_s"),
+    [
+        ([(0, "Dead", 0)], 0.0),
+        ([(0, "Empty", 0)], 0.0),
+        ([(0, "Stable", 2), (0, "PreparingRebalance", 1), (0, "Empty", 0)], 1.0),
+        ([UNAVAILABLE, (LOADING, "", 0), (0, "Empty", 0)], 1.0),
+    ],
+    ids=["dead", "empty", "a member that was killed", "a coordinator that loads"],
+)
+async def test_a_drain_begins_as_soon_as_the_group_has_no_members(
+    clock: list[float], answers: list[Any], waited_s: float
+) -> None:
+    await wait(*answers)
+    assert clock == [waited_s]
 
 
-@pytest.mark.usefixtures("clock")
-async def test_one_member_is_not_called_members() -> None:
-    with pytest.raises(InputError, match="group g has 1 member:"):
-        await wait((0, "Stable", 1))
-
-
-async def test_a_member_that_was_killed_is_waited_for(clock: list[float]) -> None:
-    await wait((0, "Stable", 2), (0, "PreparingRebalance", 1), (0, "Empty", 0))
-    assert clock == [1.0]
-
-
-async def test_a_coordinator_that_loads_or_is_just_created_is_asked_again(clock: list[float]) -> None:
-    await wait(kafka_errors.GroupCoordinatorNotAvailableError(), (LOADING, "", 0), (0, "Empty", 0))
-    assert clock == [1.0]
-
-
-async def test_a_coordinator_without_an_answer_does_not_mean_an_empty_group(clock: list[float]) -> None:
-    silence = r"coordinator of group g did not say for 60 s .*Drain again"
-    with capture_logs() as lines, pytest.raises(BrokerError, match=silence) as raised:
-        await wait((LOADING, "", 0))
-    assert clock == [60.0]
-    assert not raised.value.retriable
-    assert raised.value.exit_code == 3
-    assert [line["event"] for line in lines] == ["--drain waits for the coordinator of the group"] * 6
-
-
-async def test_a_missing_permission_is_raised_at_once(clock: list[float]) -> None:
-    with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
-        await wait((NOT_AUTHORIZED, "", 0))
-    assert clock == [0.0]
+@pytest.mark.parametrize(
+    ("answer", "error", "words", "waited_s", "told_count"),
+    [
+        ((0, "Stable", 2), InputError, r"^--drain: group g has 2 members: .*Stop all workers .*session", 21.0, 3),
+        ((0, "CompletingRebalance", 1), InputError, "group g has 1 member:", 21.0, 3),
+        ((LOADING, "", 0), BrokerError, r"coordinator of group g did not say for 60 s .*Drain again", 60.0, 6),
+        ((NOT_AUTHORIZED, "", 0), kafka_errors.GroupAuthorizationFailedError, "Authorization", 0.0, 0),
+    ],
+    ids=["members that stay", "one member", "no answer", "no permission"],
+)
+async def test_a_drain_beside_members_or_without_an_answer_is_refused(
+    clock: list[float],
+    answer: tuple[int, str, int],
+    error: type[Exception],
+    words: str,
+    waited_s: float,
+    told_count: int,
+) -> None:
+    with capture_logs() as lines, pytest.raises(error, match=words) as raised:
+        await wait(answer)
+    assert (clock, len(lines)) == ([waited_s], told_count)
+    assert not getattr(raised.value, "retriable", False)

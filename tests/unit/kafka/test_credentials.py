@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import datetime as dt
 import json
 import os
 import sys
@@ -16,17 +15,6 @@ from typing import Any, cast
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    KeySerializationEncryption,
-    NoEncryption,
-    PrivateFormat,
-)
-from cryptography.x509.oid import NameOID
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, InputError, ShoalError
 from shoal.kafka import StartOptions, WorkerContext, check_files, open_secret_files
 from shoal.kafka.client import consumer
@@ -34,7 +22,6 @@ from shoal.kafka.credentials import (
     TokenProvider,
     UsedCredentials,
     credential_fault,
-    forget_token,
     secret_of,
 )
 from shoal.kafka.metadata import NO_ENCRYPTION
@@ -42,6 +29,7 @@ from shoal.kafka.retries import BrokerLiveness
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
 from structlog.testing import capture_logs
+from support.certificates import Authority
 from support.scales import attribute, policy_with
 
 pytestmark = pytest.mark.unit
@@ -66,31 +54,12 @@ def printing(folder: Path, code: str) -> list[str]:
     return [sys.executable, str(program)]
 
 
-@pytest.mark.parametrize(
-    ("content", "secret"),
-    [
-        (b"hunter2", "hunter2"),
-        (b"hunter2\n", "hunter2"),
-        (b"hunter2\r\n", "hunter2"),
-        (b" hunter2 \n\n", " hunter2 \n"),
-    ],
-)
-def test_one_line_end_does_not_belong_to_a_secret_and_blanks_do(tmp_path: Path, content: bytes, secret: str) -> None:
+def test_one_line_end_does_not_belong_to_a_secret_and_its_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    path.write_bytes(content)
-    assert secret_of(settings(sasl_password_file=str(path)), "sasl_password") == secret
-
-
-def test_a_file_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    given = settings(ssl_password_file=str(path))
-    for secret in ("first", "second"):
-        path.write_text(secret)
-        assert secret_of(given, "ssl_password") == secret
-
-
-def test_there_may_be_no_secret() -> None:
-    assert secret_of(settings(), "sasl_username") is None
+    given = settings(sasl_password_file=str(path))
+    for content, secret in ((b"hunter2", "hunter2"), (b"hunter3\r\n", "hunter3"), (b" hunter4 \n\n", " hunter4 \n")):
+        path.write_bytes(content)
+        assert secret_of(given, "sasl_password") == secret
 
 
 @pytest.mark.parametrize(("content", "words"), [(None, "cannot be read"), (b"\n", "is empty"), (b"\xff", "not UTF-8")])
@@ -98,11 +67,14 @@ def test_a_bad_file_is_named_and_not_quoted(tmp_path: Path, content: bytes | Non
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
+    given = settings(sasl_password_file=str(path))
     with pytest.raises(ConfigError, match=f"kafka.sasl_password_file: the file .*{words}"):
-        secret_of(settings(sasl_password_file=str(path)), "sasl_password")
+        secret_of(given, "sasl_password")
+    (fault,) = check_files(given)
+    assert (fault.field, words in fault.message, fault.is_unread) == ("sasl_password_file", True, content is None)
 
 
-@pytest.mark.parametrize("name", ["sasl_username", "sasl_password", "ssl_password"])
+@pytest.mark.parametrize("name", ["sasl_username", "sasl_password", "ssl_password", "sasl_oauth_token"])
 def test_a_pipe_is_refused_and_not_read(tmp_path: Path, name: str) -> None:
     """A second client would find it empty, or wait for a writer."""
     os.mkfifo(tmp_path / "pipe")
@@ -110,14 +82,6 @@ def test_a_pipe_is_refused_and_not_read(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"kafka.{name}_file: is a pipe, which can be read only once; give a file"):
         secret_of(given, name)
     assert [(fault.field, fault.is_unread) for fault in check_files(given)] == [(f"{name}_file", False)]
-
-
-async def test_a_pipe_with_a_token_is_refused_and_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    given = settings(sasl_oauth_token_file=str(tmp_path / "pipe"))
-    with pytest.raises(KafkaConnectionError, match="is a pipe"):
-        await TokenProvider(given).token()
-    assert [fault.field for fault in check_files(given)] == ["sasl_oauth_token_file"]
 
 
 async def test_a_token_file_is_read_for_each_connection(tmp_path: Path) -> None:
@@ -128,22 +92,12 @@ async def test_a_token_file_is_read_for_each_connection(tmp_path: Path) -> None:
         assert await provider.token() == token
 
 
-async def test_a_token_of_the_environment_stays_the_same() -> None:
-    provider = TokenProvider(settings(sasl_oauth_token="a.b.c"))  # noqa: S106 - of a test
-    assert [await provider.token() for _ in range(2)] == ["a.b.c", "a.b.c"]
-
-
 async def test_a_program_runs_again_when_its_token_is_old(tmp_path: Path) -> None:
     long, short = token_until(3600), token_until(0)
     command = printing(tmp_path, f"print({short!r} if count == 1 else {long!r})")
     provider = TokenProvider(settings(sasl_oauth_command=command))
     assert [await provider.token() for _ in range(4)] == [short, long, long, long]
     assert (tmp_path / "runs").read_text() == "xx"
-
-
-async def test_a_program_runs_for_each_connection_if_its_token_tells_no_lifetime(tmp_path: Path) -> None:
-    provider = TokenProvider(settings(sasl_oauth_command=printing(tmp_path, "print(f'opaque-{count}')")))
-    assert [await provider.token() for _ in range(2)] == ["opaque-1", "opaque-2"]
 
 
 async def test_all_clients_share_the_token_of_a_program(tmp_path: Path) -> None:
@@ -159,20 +113,6 @@ async def test_connections_that_wait_for_a_program_share_a_token_that_tells_no_l
     waiting = await asyncio.gather(*(TokenProvider(given).token() for _ in range(20)))
     assert set(waiting) == {"opaque-1"}
     assert await TokenProvider(given).token() == "opaque-2"
-
-
-async def test_a_program_runs_again_when_its_token_was_forgotten(tmp_path: Path) -> None:
-    first, second = token_until(3600), token_until(7200)
-    given = settings(sasl_oauth_command=printing(tmp_path, f"print({first!r} if count == 1 else {second!r})"))
-    assert await TokenProvider(given).token() == first
-    forget_token(given)
-    assert [await TokenProvider(given).token() for _ in range(2)] == [second, second]
-
-
-async def test_two_programs_have_a_token_each(tmp_path: Path) -> None:
-    command = printing(tmp_path, "import sys; print(f'{sys.argv[1]}-{count}')")
-    given = [settings(sasl_oauth_command=[*command, name]) for name in ("a", "b")]
-    assert [await TokenProvider(one).token() for one in given] == ["a-1", "b-2"]
 
 
 @pytest.mark.parametrize(
@@ -202,20 +142,6 @@ async def test_a_program_that_cannot_be_started_or_does_not_end_is_told(
     monkeypatch.setattr("shoal.kafka.credentials.COMMAND_S", 0.2)
     with pytest.raises(KafkaConnectionError, match=words):
         await TokenProvider(settings(sasl_oauth_command=command)).token()
-
-
-def test_check_names_the_files_that_cannot_be_used(tmp_path: Path) -> None:
-    empty, latin = tmp_path / "empty", tmp_path / "latin"
-    empty.write_text("\n")
-    latin.write_bytes(b"canary\xff")
-    given = settings(
-        sasl_username_file=str(empty), sasl_password_file=str(tmp_path / "none"), ssl_password_file=str(latin)
-    )
-    assert [(fault.field, fault.message) for fault in check_files(given)] == [
-        ("sasl_username_file", "the file is empty"),
-        ("sasl_password_file", "the file cannot be read: No such file or directory"),
-        ("ssl_password_file", "the file is not UTF-8"),
-    ]
 
 
 # ---------------------------------------------------------------- rotation
@@ -291,23 +217,6 @@ async def test_a_check_without_an_answer_ends_when_a_file_has_changed(tmp_path: 
         await asyncio.wait_for(checking, 20)
 
 
-async def test_a_check_that_is_answered_goes_on_when_a_file_has_changed(tmp_path: Path) -> None:
-    answered = 0
-
-    async def answer() -> None:
-        nonlocal answered
-        answered += 1
-
-    path, liveness = tmp_path / "password", BrokerLiveness(Health(), 300.0)
-    credentials = UsedCredentials(settings(sasl_password_file=str(path)))
-    path.write_text("second")
-    checking = asyncio.create_task(liveness.check_broker(answer, credentials, 0.001))
-    await asyncio.wait({checking}, timeout=0.05)
-    assert not checking.done()
-    assert answered > 1
-    checking.cancel()
-
-
 @pytest.mark.parametrize(
     ("error", "is_retried"),
     [
@@ -342,24 +251,12 @@ def test_faults_of_a_rotation_are_final_when_the_patience_is_over() -> None:
 NO_CERTIFICATE = "the file holds no certificate in PEM"
 
 
-def write_pair(folder: Path, name: str, password: bytes | None = None) -> None:
-    """Write a key and its certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shoal")])
-    day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(day).not_valid_after(day + dt.timedelta(3650))
-    (folder / f"{name}.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
-    cipher: KeySerializationEncryption = BestAvailableEncryption(password) if password else NoEncryption()
-    (folder / f"{name}.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, cipher))
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
-    write_pair(folder, "one")
-    write_pair(folder, "two")
-    write_pair(folder, "secret", b"hunter2")
+    authority = Authority(folder)
+    for name, password in (("one", None), ("two", None), ("secret", "hunter2")):
+        authority.issue(name, password=password)
     (folder / "text").write_text("canary")
     (folder / "metadata").write_text("7f3c19d2a85be0461f9d2c7e4ab850361c6fe27d90b3485ad17e62c40f9b38a5")
     for name in ("text", "metadata"):
@@ -407,11 +304,6 @@ def test_what_is_wrong_with_a_file_is_told_by_field(files: Path, given: dict[str
         assert found[field].is_unread == ("cannot be read" in words)
 
 
-def test_an_encrypted_key_needs_its_password_where_secrets_must_be_there(files: Path) -> None:
-    (fault,) = check_files(tls_settings(files, ssl_certfile="secret.pem", ssl_keyfile="secret.key"))
-    assert "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong" in fault.message
-
-
 @pytest.mark.parametrize(
     ("mode", "is_open"), [(0o600, False), (0o440, False), (0o640, False), (0o644, True), (0o660, True), (0o604, True)]
 )
@@ -450,11 +342,6 @@ def test_a_worker_warns_of_files_when_it_starts(files: Path) -> None:
 def test_a_pipe_is_not_read(files: Path) -> None:
     os.mkfifo(files / "pipe")
     assert list(check_files(tls_settings(files, ssl_cafile="pipe"))) == []
-
-
-def test_files_are_not_read_without_tls(files: Path) -> None:
-    plain = tls_settings(files, ssl_cafile="absent").model_copy(update={"security_protocol": "PLAINTEXT"})
-    assert list(check_files(plain)) == []
 
 
 @pytest.mark.parametrize(

@@ -32,51 +32,6 @@ def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_l
     assert progress.snapshot().released_up_to == 0
 
 
-HELD = OffsetState(0, 4, (0, 1, 2, 3))
-
-
-PROMISED = OffsetState(0, 4, (1, 2), unfinished_clusters=((0, 3),), released_up_to=0)
-
-
-LEFT = OffsetState(0, 4, (1, 2), unfinished_clusters=((0, 3),), released_up_to=1)
-
-
-OTHERWISE = OffsetState(0, 4, (2, 3), unfinished_clusters=((0, 1),), released_up_to=1)
-
-
-DONE = OffsetState(1, 4, (1, 2))
-
-
-READ_ON = OffsetState(0, 8, (1, 2), unfinished_clusters=((0, 6),))
-"""Record 6 was read after `HELD`, and completed its cluster."""
-
-
-ANEW = OffsetState(4, 8, (), unfinished_clusters=((4, 7),))
-"""All clusters of `LEFT` are complete. A restart has forgotten up to where members were released."""
-
-
-@pytest.mark.parametrize(
-    ("saved", "current", "covers"),
-    [
-        (PROMISED, HELD, True),
-        (LEFT, PROMISED, True),
-        (DONE, LEFT, True),
-        (HELD, PROMISED, False),
-        (PROMISED, LEFT, False),
-        (LEFT, DONE, False),
-        (OTHERWISE, LEFT, False),
-        (LEFT, OTHERWISE, False),
-        (READ_ON, HELD, True),
-        (HELD, READ_ON, False),
-        (READ_ON, PROMISED, False),
-        (ANEW, LEFT, True),
-        (LEFT, ANEW, False),
-    ],
-)
-def test_an_import_reverts_no_decision(saved: OffsetState, current: OffsetState, *, covers: bool) -> None:
-    assert saved.covers(current) is covers
-
-
 def test_an_offset_is_completed_once() -> None:
     progress = OffsetTracker(0)
     progress.mark_read([0], [0], [-1], 0)
@@ -134,31 +89,6 @@ def test_a_flood_of_future_timestamps_takes_bounded_memory() -> None:
     assert len(progress.future_timestamps._timestamps) == 1024
     progress.complete(range(200))
     assert progress.snapshot(latest_accepted_ms=3000).future_timestamped[:3] == (201, 203, 205)
-
-
-def test_a_flood_that_is_read_again_takes_bounded_memory() -> None:
-    """Nothing is committed meanwhile, so no commit forgets any of them."""
-    state = OffsetState(committed_offset=0, next_offset=300_000, incomplete=(0,), stream_time=-1)
-    progress = OffsetTracker.restore(state, latest_accepted_ms=3000)
-    for first in range(1, 300_000, 500):
-        progress.future_timestamps.note(range(first, first + 500), range(9000 + first, 9500 + first))
-        progress.future_timestamps.note([first], [2000])
-    assert len(progress.future_timestamps._timestamps) < 5000
-    assert progress.future_timestamps.to_commit(0, 3000)[:3] == (1, 501, 1001)
-
-
-def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_them() -> None:
-    progress = OffsetTracker(0)
-    progress.mark_read(range(4), range(4), [-1] * 4, 0)
-    progress.reject_future_timestamp(2, 2000)
-    assert progress.snapshot().future_timestamped == (2,)
-    stamps = np.full(4, 5)
-    again = OffsetTracker.restore(progress.snapshot())
-    assert again.future_timestamps.were_rejected(np.arange(4), stamps).tolist() == [False, False, True, False]
-    again.future_timestamps.note([2], [5])
-    assert again.snapshot().future_timestamped == (2,)
-    progress.complete([0, 1])
-    assert progress.snapshot().future_timestamped == ()
 
 
 @st.composite

@@ -15,22 +15,16 @@ from shoal.policy.schema import TopicPairSection
 pytestmark = pytest.mark.unit
 
 
-def test_the_settings_of_one_input_are_those_of_the_policy() -> None:
-    settings = KafkaSection(input="a", output="b", group="g")
-    (found,) = settings_by_input(settings).items()
-    assert found == ("a", settings)
-    assert not has_several_inputs(settings)
-
-
 def test_each_pair_has_its_input_and_output_and_all_other_settings() -> None:
+    alone = KafkaSection(input="a", output="b", group="g")
+    assert settings_by_input(alone) == {"a": alone}
     pairs = [TopicPairSection(input="a", output="b"), TopicPairSection(input="c", output="d")]
     settings = KafkaSection(topics=pairs, group="g", evidence="e", commit_interval_ms=7)
     found = settings_by_input(settings)
     assert {topic: (one.input, one.output) for topic, one in found.items()} == {"a": ("a", "b"), "c": ("c", "d")}
     assert {(one.group, one.evidence, one.commit_interval_ms) for one in found.values()} == {("g", "e", 7)}
-    assert has_several_inputs(settings)
-    assert all(map(has_several_inputs, found.values()))
-    assert not has_several_inputs(KafkaSection(topics=pairs[:1]))
+    assert all(map(has_several_inputs, (settings, *found.values())))
+    assert not any(map(has_several_inputs, (alone, KafkaSection(topics=pairs[:1]))))
 
 
 def ids_of(*inputs: str, instance_id: str | None = "w") -> str | None:
@@ -109,28 +103,3 @@ async def test_another_id_of_the_topic_is_reported_after_two_answers() -> None:
     said = await watched(FIRST, FIRST, SECOND, SECOND)
     assert said.startswith("t: the id of the topic has changed. The topic was recreated")
     assert await watched(FIRST, 0, SECOND) == said
-
-
-async def reported(*answers: dict[str, TopicState]) -> str:
-    """Return what a watch of the inputs a (1 partition) and b (2) reports; the last answer is repeated."""
-    left = list(answers)
-
-    async def request() -> dict[str, TopicState]:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    with pytest.raises((BrokerUnavailableError, ProgressError)) as caught:
-        await watch(request, {"a": 1, "b": 2}, every_s=0.001)
-    return str(caught.value)
-
-
-async def test_each_of_several_inputs_is_watched_and_named() -> None:
-    start = {"a": TopicState(1, FIRST), "b": TopicState(2, SECOND), "out": TopicState(1, b"")}
-    said = await reported(start, start | {"b": TopicState(3, SECOND)})
-    assert said == "input b has 3 partitions, 2 at the start: checking all topics again"
-    assert await reported(start, start | {"a": TopicState(0, b"")}) == (
-        "input a no longer exists: checking all topics again"
-    )
-    assert (await reported(start, start | {"b": TopicState(2, FIRST)})).startswith("b: the id of the topic has changed")
-    assert await reported(start, start | {"out": TopicState(0, b"")}) == (
-        "topic out no longer exists: checking all topics again"
-    )

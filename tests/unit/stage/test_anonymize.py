@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -203,18 +202,6 @@ async def test_a_new_task_for_each_request_is_allowed(stage: FakeStage) -> None:
     assert stage.errors == []
 
 
-async def test_a_task_may_ask_again_after_a_timeout(stage: FakeStage) -> None:
-    clusters = stage.clusters()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await anext(clusters)
-    (supervisor,) = FakeSupervisor.made
-    supervisor.may_start.set()
-    assert await anext(clusters) == 1  # type: ignore[comparison-overlap]
-    assert supervisor.is_started
-    assert len(FakeSupervisor.made) == 1
-
-
 async def test_a_second_stage_of_a_topic_is_refused_and_the_first_goes_on(stage: FakeStage) -> None:
     first = stage.clusters()
     with pytest.raises(TimeoutError):
@@ -238,27 +225,3 @@ async def test_no_stage_starts_in_an_app_that_stops(stage: FakeStage) -> None:
     with pytest.raises(StopAsyncIteration):
         await anext(clusters)
     assert FakeSupervisor.made == []
-
-
-@pytest.mark.parametrize("case", ["leaves the loop", "returns", "fails"])
-async def test_the_supervisor_is_notified_when_no_task_can_ask_any_more(stage: FakeStage, case: str) -> None:
-    async def agent() -> None:
-        async for _ in stage.clusters():
-            if case == "fails":
-                raise RuntimeError
-            if case == "returns":
-                return
-            break
-        gc.collect()
-        await asyncio.sleep(60)
-
-    task = asyncio.create_task(agent())
-    await wait_until(lambda: bool(FakeSupervisor.made), what="a supervisor")
-    supervisor = FakeSupervisor.made[0]
-    assert not supervisor.abandoned.is_set()
-    supervisor.may_start.set()
-    await asyncio.wait_for(supervisor.abandoned.wait(), 30)
-    assert supervisor.was_asked.is_set()
-    assert task.done() == (case != "leaves the loop")
-    task.cancel()
-    await asyncio.wait({task})
