@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from support.house import files_on_the_way, floors, lines_and_files
+from support.house import error_classes, files_on_the_way, floors, lines_and_files
 from support.repository_paths import outside
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,6 +144,7 @@ def test_no_decision_depends_on_a_matrix_product() -> None:
 def test_twenty_messages_pass_few_files_from_process_to_the_commit_and_packages_have_few() -> None:
     way = files_on_the_way()
     assert {"kafka/task.py", "kafka/transactions.py", "streams/pipeline.py", "formats/json.py"} <= set(way)
-    assert len(way) <= 35
-    assert sum(files for _, files in lines_and_files().values()) <= 151
+    assert len(way) <= 28
+    assert sum(files for _, files in lines_and_files().values()) <= 146
     assert max(floors().values()) <= 8
+    assert error_classes() <= 14
