@@ -19,7 +19,7 @@ from shoal.tables import (
     microaggregate,
     records_above_share,
 )
-from shoal.tables.constraints import merge_until_feasible, violating_clusters
+from shoal.tables.constraints import merge_until_feasible, satisfies_constraints, violating_clusters
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import loss_of
 from shoal.tables.refinement import refine
@@ -312,3 +312,12 @@ def test_a_given_reference_takes_the_place_of_the_table() -> None:
         assert emd_of_clusters(attribute, labels).max() <= 0.3 + 1e-12
     with pytest.raises(AnonymityViolation):
         microaggregate(values, 4, constraints=ClusterConstraints(confidential=(attribute,), t=whole / 2))
+
+
+@pytest.mark.parametrize(("share", "size", "most"), [(0.857142857, 7, 6), (0.909090909, 11, 10), (2 / 3, 15, 10)])
+def test_kernels_and_the_last_check_judge_a_rounded_share_alike(share: float, size: int, most: int) -> None:
+    subjects = np.r_[np.zeros(most, np.int64), np.arange(1, size - most + 1)]
+    constraints = ClusterConstraints(subjects, share)
+    labels, members = np.zeros(size, np.int32), np.arange(size)
+    accepts = bool(satisfies_constraints(constraints.arrays(members), members, -1, -1, 2))
+    assert accepts == (not violating_clusters(labels, 2, constraints)[0])

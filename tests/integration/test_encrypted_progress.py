@@ -137,3 +137,16 @@ async def test_an_import_over_metadata_of_an_unknown_key_is_refused(stage: Stage
         assert await stage.committed() == before
     stage.give_keys(NEW)
     await stage.drained(record_ids)
+
+
+async def test_a_partition_without_new_records_gets_the_new_key_at_the_next_start(stage: Stage) -> None:
+    stage.give_keys(OLD)
+    record_ids = await stage.worked()
+    stage.give_keys(NEW, OLD)
+    before = await stage.progress()
+    async with stage.run() as run:
+        await run.until_ready()
+    assert (await stage.progress()).state == before.state
+    stage.give_keys(NEW)
+    await stage.drained()
+    await stage.until_completed(record_ids)

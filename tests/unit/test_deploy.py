@@ -310,3 +310,22 @@ def test_what_is_skipped_in_ci_has_failed(tmp_path: Path, ci: str, failed: int) 
     assert done.returncode == (1 if failed else 0), done.stdout
     assert done.stdout.count("\nskipped in CI") == failed, done.stdout
     assert "1 passed" in done.stdout
+
+
+def test_ci_runs_make_check_in_a_clone_with_nothing_beside_it(tmp_path: Path) -> None:
+    fake = tmp_path / "bin" / "make"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\necho "$@"; pwd; ls -A ..; git rev-parse HEAD; git status --porcelain; exit 7\n')
+    fake.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
+    done = subprocess.run(
+        [ROOT / ".ci" / "run"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert done.returncode == 7, done.stderr
+    target, folder, *rest = done.stdout.splitlines()
+    assert target == "check"
+    assert Path(folder).is_relative_to(tmp_path / "tmp")
+    assert rest == ["shoal", head.strip()], "one folder there, and in it what is committed"
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import shoal
 from shoal import StreamAggregator
-from shoal.errors import InputError, ParameterError
+from shoal.errors import InputError, ParameterError, ShoalError
 from shoal.observability import (
     install_exception_hooks,
     install_loop_exception_handler,
@@ -314,3 +314,13 @@ async def test_an_interrupt_while_the_package_loads_ends_without_a_traceback(tmp
         _, stderr = process.communicate(timeout=60)
     assert process.returncode in {-signal.SIGINT, 130, 2}  # 2: the command was faster and has reported the policy
     assert b"Traceback" not in stderr
+
+
+def test_every_error_class_has_its_own_code() -> None:
+    def below(kind: type[ShoalError]) -> Iterator[type[ShoalError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    codes = [kind.code for kind in below(ShoalError) if kind.__module__ == "shoal.errors"]
+    assert len(set(codes)) == len(codes)

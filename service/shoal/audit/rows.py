@@ -311,7 +311,8 @@ def _check_topic(
         together.examined += len(own)
         for start in runs[len(own) :]:
             together.fail(f"row {rows.lines[start]}")
-        descents |= set([start for start, _ in pieces if start not in runs][max(len(own) - len(runs), 0) :])
+        in_runs = set(runs)
+        descents |= set([start for start, _ in pieces if start not in in_runs][max(len(own) - len(runs), 0) :])
         contents = Counter(tuple(sorted(rows.unchanged[start:stop])) for start, stop in pieces)
         if len(pieces) == len(own) and contents != Counter(tuple(sorted(one.unchanged)) for one in own):
             together.fail(f"row {rows.lines[runs[0]]}")

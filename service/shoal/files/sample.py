@@ -44,7 +44,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
             with log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
         pipeline = background.run(lambda: compiled_pipeline(policy, encoder))
-        writer = OutputWriter(encoder, io.BytesIO(), None, None, "", release_strategy(policy))
+        writer = OutputWriter(encoder, _Nowhere(), None, None, "", release_strategy(policy))
         refusals = RefusalCounter()
         with log_if_slow(log, _SLOW), reading_bar(source, opened.unit, file) as advance:
             process_records(pipeline, records, writer, None, refusals, advance)
@@ -144,3 +144,10 @@ def _encode(reference: SmoothedReference) -> str:
     for row in reference.rows:
         writer.writerow((row.text or "", f"{row.units // UNITS}.{row.units % UNITS:04}"))
     return text.getvalue()
+
+
+class _Nowhere:
+    """An output that is not written."""
+
+    def write(self, data: bytes) -> None:
+        """Do nothing."""

@@ -44,11 +44,13 @@ __all__ = [
 
 _INVALID_RECORD = 87
 
-kafka_errors.kafka_errors.setdefault(_INVALID_RECORD, kafka_errors.PolicyViolationError)
+_refused_record: Any = type(
+    "InvalidRecordError", (kafka_errors.BrokerResponseError,), {"errno": _INVALID_RECORD, "message": "INVALID_RECORD"}
+)
+kafka_errors.kafka_errors.setdefault(_INVALID_RECORD, _refused_record)
 InvalidRecordError = kafka_errors.for_code(_INVALID_RECORD)
 """A broker refuses a message itself, as a compacted topic refuses one without a key. The client does not know this code
-and would report an unknown error, which looks as if it could pass. The class of the client, if it has one; otherwise
-that of a refused request, which no broker returns to a producer."""
+and would report an unknown error, which looks as if it could pass. The class of the client, if it has one."""
 
 _NEW_FORMAT = 2  # first version of the record format that has headers
 

@@ -18,6 +18,7 @@ from typing import Protocol
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from shoal.errors import BrokerUnavailableError
 from shoal.kafka.checks import preflight
 from shoal.kafka.client import NotYetError, admin, reading, task_exception, to_shoal_error
 from shoal.kafka.credentials import UsedCredentials
@@ -249,6 +250,9 @@ class ExternalLoop:
             if tp in self._tasks:
                 task = self._tasks[tp]
                 await self._punctuate(tp, task)
+                if task.has_stopped and not self._ending.is_set():
+                    # Only the end of a loop takes back what was handed over: the next loop decides it again.
+                    raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: a cluster was not handled; reading again")
                 wait_s = min(wait_s, task.next_commit[0])
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), wait_s)

@@ -20,7 +20,8 @@ tag content
 129 where the rows of this commit are in the output
 === ==================================================================================================================
 
-Metadata of another version are refused. No byte depends on a record's content that is not published: only on offsets,
+Metadata of another version are refused, except those of versions 2 and 3 where nothing waits: that is what a drain by
+such a version leaves. No byte depends on a record's content that is not published: only on offsets,
 broker timestamps, counters, and the adaptive state. The Parallel Consumer of Confluent encodes incomplete offsets into
 the offset metadata in the same way (`OffsetMapCodecManager`).
 
@@ -92,6 +93,7 @@ a key, so that adding a key changes no decision."""
 REMEDY = "give it in kafka.metadata_key_file, SHOAL_KAFKA__METADATA_KEY_FILE or SHOAL_KAFKA__METADATA_KEY"
 
 _VERSION = 4
+_FORMER_VERSIONS, _FORMER_NOTHING_LISTED = (2, 3), 1
 _NUMBERS, _POLICY, _BITMAP, _GAPS, _UNFINISHED, _FUTURE, _ADAPTIVE_STATE, _HANDED_OVER = range(1, 9)
 _PARTITION_COUNT, _OUTPUT_ROWS = 128, 129
 _OPTIONAL = 128  # a reader may ignore sections with this tag or a higher one
@@ -341,6 +343,8 @@ def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
 
     Raises `ProgressError` for another version, and `ValueError` or `IndexError` if `pack` did not write these bytes.
     """
+    if body[0] in _FORMER_VERSIONS:
+        return _unpack_former(body, committed_offset, where)
     sections = _sections(body, where)
     start, present = committed_offset, sections.get
     ahead, stream_time, next_cluster, flush, at_ms, reference, reference_time, since = varints(sections[_NUMBERS])
@@ -395,6 +399,28 @@ def _sections(body: bytes, where: str) -> dict[int, bytes]:
     if not {_NUMBERS, _POLICY} <= sections.keys() or len(sections[_POLICY]) != _FINGERPRINT_BYTES:
         raise ValueError
     return sections
+
+
+def _unpack_former(body: bytes, start: int, where: str) -> CommittedState:
+    """Return what a version without sections committed when nothing waited, as after a drain; refuse other metadata.
+
+    They begin with the same numbers, of which one has padding that is not read.
+    """
+    reader = VarintReader(body, 2)
+    ahead, stream_time, next_cluster, flush, at_ms, reference, reference_time, since = (reader.take() for _ in range(8))
+    if body[1] != _FORMER_NOTHING_LISTED or ahead or flush:
+        raise _other_version(where)
+    fingerprint = reader.take_bytes(_FINGERPRINT_BYTES).hex()
+    state = OffsetState(
+        committed_offset=start,
+        next_offset=start,
+        stream_time=stream_time - 1,
+        next_cluster_number=next_cluster,
+        reference=ReferenceRecord(start + unzigzag(reference - 1), unzigzag(reference_time)) if reference else None,
+        released_from=start - since,
+        adaptive_state=reader.take_bytes(reader.take()) if body[0] == _FORMER_VERSIONS[-1] else b"",
+    )
+    return CommittedState(state, fingerprint, at_ms)
 
 
 def _other_version(where: str) -> ProgressError:

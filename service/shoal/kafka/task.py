@@ -140,6 +140,11 @@ class PartitionTask:
         return self._collector.committed_offset
 
     @property
+    def has_stopped(self) -> bool:
+        """Whether the task takes no more messages: it is closed, or a cluster was not handled."""
+        return self._is_closed
+
+    @property
     def is_restoring(self) -> bool:
         """Whether incomplete records, or members of unfinished clusters, must still be read again after a restart."""
         return self.tracker.is_restoring

@@ -148,8 +148,8 @@ def _fault_of_value(text: str, attribute: AttributeSection, order: Collection[st
     """Return why a value cannot be one of the attribute; empty if it can."""
     if attribute.type != "json" and is_long_category(text):
         return f"the value has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
-    if order:
-        is_known = fold_characters(text) in order
+    if attribute.scale == "ordinal":
+        is_known = not order or fold_characters(text) in order
         return "" if is_known else "the value is not in the order of the attribute; correct its spelling"
     return _fault_of_type(text, attribute)
 

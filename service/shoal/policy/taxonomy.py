@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -221,7 +222,8 @@ def _read_named_file(folder: Path, name: str) -> str:
 def read_rows(folder: Path, name: str) -> list[tuple[int, list[str]]]:
     """Return the rows of a CSV file that the policy names, each with its line; blank lines are left out."""
     text = _read_named_file(folder, name)
-    found = (delimiter for line in text.splitlines()[:2] for delimiter in (";", ",") if delimiter in line)
+    first = filter(str.strip, text.splitlines())  # the header, and the next line: a header can be one cell
+    found = (delimiter for line in islice(first, 2) for delimiter in (";", ",") if delimiter in line)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=next(found, ";"), strict=True)
     try:
         return [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.policy import MAX_DELTA, RULES, resolve_rule
-from shoal.protection import DiversityRule, Protection
+from shoal.protection import NO_L, DiversityRule, Protection
 from shoal.streams.diverse import BY_DISTANCE, DiverseBlockRule, DiverseRule
 from shoal.streams.expiry import NO_TARGET, Rule, StreamConstraints
 from shoal.streams.growth import BlockRule, GrowthRule
@@ -85,6 +85,11 @@ class StreamClusterer:
         fewest = 0 if np.size(distances) else 1
         if not is_integer(d) or not fewest <= d <= MAX_DIMENSIONS:
             faults.append(f"d: must be a whole number from {fewest} to {MAX_DIMENSIONS}")
+        if codes_must_agree is not None and np.shape(codes_must_agree) != np.shape(distances):
+            faults.append("codes_must_agree: must have one value per category column")
+        if not all(is_integer(limit) and 0 <= limit < 1 << 62 for limit in expiry_limits):
+            faults.append("expiry_limits: must be whole numbers, 0 or more")
+        faults += _protection_faults(diversity, protected)
         if faults:
             raise ParameterError("; ".join(faults))
         k, delta, limits = int(k), int(delta), np.asarray(expiry_limits, np.int64)
@@ -325,6 +330,8 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protectio
     """Return the rule of a name."""
     k = constraints.k
     chosen = resolve_rule(name, k, protects_values=protection is not None)
+    if chosen not in {"nearest", "greedy", "awo", "block"}:
+        raise ParameterError("rule: no class implements it")
     # Opportunity costs count more with a larger k, because larger clusters cost the other records more.
     weight = 0.0 if chosen == "greedy" else min(max(0.6 * math.log2(k), 1.0), 2.5)  # greedy is awo without such costs
     if protection is not None:
@@ -337,6 +344,24 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protectio
     if chosen == "awo" and is_indexable(buffer, constraints):
         return IndexedGrowthRule(buffer, constraints, weight)
     return GrowthRule(buffer, constraints, weight)
+
+
+def _protection_faults(diversity: object, protected: object) -> list[str]:
+    """Return what is wrong with a rule on protected attributes; an empty list if it is valid."""
+    if diversity is None:
+        return []
+    if not isinstance(diversity, DiversityRule):
+        return ["diversity: must be a DiversityRule"]
+    faults = []
+    if not 0 < diversity.max_value_share <= 1 or not 0 <= diversity.t <= 1:
+        faults.append("diversity: t and max_value_share must be from 0 to 1")
+    if diversity.l_kind != NO_L and not (diversity.l > 1 and diversity.c >= 0):
+        faults.append("diversity: l must be above 1")
+    if not is_integer(protected) or not 1 <= protected <= MAX_DIMENSIONS:
+        faults.append(f"protected: must be a whole number from 1 to {MAX_DIMENSIONS}")
+    elif diversity.t < 1.0 and len(diversity.distances) != protected:
+        faults.append("diversity: t needs a reference for each protected attribute")
+    return faults
 
 
 def _rule_faults(name: object) -> list[str]:

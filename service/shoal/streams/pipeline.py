@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import count, pairwise
+from itertools import pairwise
 from threading import Event
 from typing import NamedTuple
 
@@ -333,8 +333,8 @@ class PartitionPipeline:
         subjects, fingerprint = decided.subjects.tolist(), self.policy.fingerprint
         clusters = [
             DecidedCluster(number, offsets[start:end], rows[start:end], tuple(text), distinct, fingerprint)
-            for number, (start, end), text, distinct in zip(
-                count(self.next_cluster_number), pairwise(bounds), texts, subjects, strict=False
+            for number, ((start, end), text, distinct) in enumerate(
+                zip(pairwise(bounds), texts, subjects, strict=True), self.next_cluster_number
             )
         ]
         self.next_cluster_number += len(clusters)

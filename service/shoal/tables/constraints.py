@@ -453,7 +453,8 @@ def _violates_subjects(constraints: ConstraintArrays, count: int, k: int) -> boo
     if constraints.subjects.size == 0:
         return False
     records, counts = constraints.scratch[0, :count], constraints.counts
-    return bool(subject_violation(constraints.subjects, counts, records, NONE, NONE, constraints.max_share, k))
+    _, distinct, most = _count_subjects(constraints.subjects, counts, records, NONE, NONE)
+    return bool(distinct < k or most > constraints.max_share * count + SHARE_TOLERANCE)
 
 
 @njit_inline
@@ -471,6 +472,16 @@ def subject_violation(
     ``leaving`` and ``joining`` are a member and a record that takes part instead; -1 for none. ``tally`` has one zero
     per subject, before and after.
     """
+    size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
+    above = float(most) - max_share * size - SHARE_TOLERANCE
+    return max(0, k - distinct) + (int(np.ceil(above)) if above > 0.0 else 0)
+
+
+@njit_inline
+def _count_subjects(
+    subjects: Int64Vector, tally: Int64Vector, members: Int64Vector, leaving: int, joining: int
+) -> tuple[int, int, int]:
+    """Return the records of a cluster, its subjects, and most records of one; arguments as of `subject_violation`."""
     size, distinct, most = 0, 0, 0
     for x in range(members.size + 1):
         record = joining if x == members.size else members[x]
@@ -483,5 +494,4 @@ def subject_violation(
         record = joining if x == members.size else members[x]
         if record != NONE:
             tally[subjects[record]] = 0
-    above = float(most) - max_share * size - SHARE_TOLERANCE
-    return max(0, k - distinct) + (int(np.ceil(above)) if above > 0.0 else 0)
+    return size, distinct, most

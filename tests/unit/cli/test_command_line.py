@@ -200,3 +200,8 @@ def test_an_unexpected_error_says_what_holds_for_every_command(
     assert told.startswith("shoal: unexpected RuntimeError")
     assert told.endswith(": outputs that are written as a whole were not changed\n")
     assert "canary" not in told
+
+
+def test_the_variables_of_another_command_are_not_read(tmp_path: Path) -> None:
+    done = run_command("check", str(tmp_path / "no.yaml"), environment={"SHOAL_FROM": CANARY})
+    assert done.stderr.decode().startswith(f"shoal: {tmp_path}/no.yaml: cannot be read")

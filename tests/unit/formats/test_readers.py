@@ -64,6 +64,7 @@ def test_records_of_a_csv_file(text: bytes, expected: list[list[str] | None]) ->
         (b"z,y,x,z\n", "column 'z' occurs twice"),
         (b"x,y,z\n", "column 'z' is not declared; declare it, or set undeclared: drop"),
         (b"z,x,y,a\n", "columns 'z', 'a' are not declared; declare them, or set undeclared: drop"),
+        (b"canary1,canary2\n1,2\n", "columns 'x', 'y' are missing"),
         (b"x;y\n", "if the file has them, give the csv.delimiter that separates the columns"),
         (
             "x,y\n".encode("utf-16"),
@@ -76,6 +77,7 @@ def test_a_header_that_does_not_fit_is_refused(header: bytes, message: str) -> N
         CsvReader(io.BytesIO(header), policy(), name="visits.csv")
     assert str(caught.value).startswith("visits.csv, line 1: ")
     assert message in str(caught.value)
+    assert "canary" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 

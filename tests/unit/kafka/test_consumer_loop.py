@@ -529,3 +529,10 @@ async def test_a_drain_beside_members_or_without_an_answer_is_refused(
         await wait(answer)
     assert (clock, len(lines)) == ([waited_s], told_count)
     assert not getattr(raised.value, "retriable", False)
+
+
+async def test_an_error_of_the_client_is_raised() -> None:
+    poller, _ = poller_of(Task(), Task())
+    consumer: Any = PollConsumer(error=OSError("no"))
+    with pytest.raises(OSError, match="no"):
+        await poller.poll(consumer, {})

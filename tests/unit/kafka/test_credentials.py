@@ -355,3 +355,9 @@ async def test_a_client_names_the_file_and_asks_for_no_password(files: Path, giv
     with pytest.raises(ConfigError) as caught:
         consumer(tls_settings(files, **given))
     assert words in str(caught.value)
+
+
+async def test_two_programs_have_a_token_each(tmp_path: Path) -> None:
+    command = printing(tmp_path, "import sys; print(f'{sys.argv[1]}-{count}')")
+    given = [settings(sasl_oauth_command=[*command, name]) for name in ("a", "b")]
+    assert [await TokenProvider(one).token() for one in given] == ["a-1", "b-2"]

@@ -63,7 +63,7 @@ class Source:
 class Task:
     """Notes the offsets that it processes, and the ends at which it may flush."""
 
-    is_full = is_restoring = is_drained = False
+    is_full = is_restoring = is_drained = has_stopped = False
     waiting_count = committed_offset = 0
     next_commit = (1.0, None)
 

@@ -195,7 +195,7 @@ ANOTHER_VERSION = (
 )
 
 
-@pytest.mark.parametrize("body", [b"\x04\x09\x00", b"\x04\x7f\x01x", b"\x05", b"\x03\x01"])
+@pytest.mark.parametrize("body", [b"\x04\x09\x00", b"\x04\x7f\x01x", b"\x05"])
 def test_sections_that_must_be_known_and_other_versions_are_refused_with_the_remedy(body: bytes) -> None:
     if body[0] == 4:
         known = pack(CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT, 17))
@@ -221,6 +221,52 @@ def test_repeated_misplaced_or_incomplete_sections_are_refused(cut: bytes) -> No
     assert without_numbers[1] == 2
     with pytest.raises(InputError, match="the offset metadata is broken"):
         decode(text_of(without_numbers), "t", 0, 5)
+
+
+FORMER = {
+    "incomplete": "AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp",
+    "unfinished clusters": "AgYogdjBoow0CQCg5ceijDQC6LeDxZhoCgEjRWeJq83vAAkDCZwMAALbAAAqRtsgnQ==",
+}
+"""What the last version without sections wrote: one record at offset 5 waits, or clusters at offset 100."""
+
+
+@pytest.mark.parametrize(("text", "where"), [("incomplete", ("t", 0, 5)), ("unfinished clusters", ("visits", 3, 100))])
+def test_progress_of_a_former_version_is_refused_while_records_wait(text: str, where: tuple[str, int, int]) -> None:
+    with pytest.raises(ProgressError, match="run 'shoal run POLICY --drain' with that version first") as refused:
+        decode("shoal1:" + FORMER[text], *where)
+    assert refused.value.state == "of another version of Shoal"
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_progress_that_a_former_version_has_drained_is_continued(
+    monkeypatch: pytest.MonkeyPatch, *, is_encrypted: bool
+) -> None:
+    # Version 3, nothing listed; numbers (one with padding, which was a partition count), the fingerprint, the adaptive
+    # state, no future timestamps, no offsets.
+    numbers = "00 81d8c1a28c34 8700 00 a0e5c7a28c34 02 e8b783c59868 05"
+    body = bytes.fromhex(f"0301 {numbers} {FINGERPRINT[:16]} 03 010280 00")
+    cipher = MetadataCipher("g", (bytes(range(32)),) if is_encrypted else (None,))
+    with monkeypatch.context() as former:
+        former.setattr("shoal.kafka.metadata.pack", lambda _: body)
+        text = cipher.encode(CommittedState(OffsetState(5, 5), FINGERPRINT, 0), "t", 0)
+    expected = OffsetState(
+        5,
+        5,
+        stream_time=1_790_000_000_000,
+        next_cluster_number=7,
+        reference=ReferenceRecord(4, 1_790_000_000_500),
+        released_from=0,
+        adaptive_state=b"\x01\x02\x80",
+    )
+    commit = cipher.decode(text, "t", 0, 5)
+    assert commit == CommittedState(expected, FINGERPRINT[:16], 1_790_000_100_000)
+    assert cipher.decode(cipher.encode(commit, "t", 0), "t", 0, 5) == commit
+
+
+def test_a_flush_that_a_former_version_has_not_done_is_refused() -> None:
+    body = bytes.fromhex(f"0201 00 00 07 01 11 00 00 00 {FINGERPRINT[:16]} 00")
+    with pytest.raises(ProgressError):
+        decode(text_of(body), "t", 0, 5)
 
 
 @pytest.mark.parametrize("keys", [(None,), (b"k" * 32,)], ids=["plain", "encrypted"])

@@ -198,6 +198,7 @@ async def test_nothing_is_committed_before_restoring_has_ended() -> None:
     )
     await task.process([record(offset) for offset in range(6)])
     assert task.is_restoring
+    assert task.oldest_held_s is None
     await turn(task, clock)
     assert sink.published == []
     await task.process([record(7)])

@@ -305,3 +305,9 @@ def test_the_output_inherits_the_dialect_of_the_input(tmp_path: Path) -> None:
     assert policy.fingerprint == usual.fingerprint
     assert policy.resolved()["csv"]["output"]["encoding"] == "utf-8"
     assert "csv" not in usual.resolved()
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_topics_of_kafka_itself_are_faults(topic: str, tmp_path: Path) -> None:
+    found = faults(GOOD + f"kafka: {{input: a, output: {topic}}}\n", tmp_path)
+    assert found == {"kafka.output": (9, "is a topic of Kafka itself; name a topic of your own")}

@@ -248,3 +248,27 @@ def test_an_odd_k_grows_by_one_if_no_value_may_have_more_than_half(rule: str) ->
     stream = StreamAggregator(k=5, delta=40, rule=rule, max_value_share=0.5)
     out = stream.push(np.arange(300.0)[:, None] % 17, confidential=np.arange(300) % 2)
     assert set(np.diff(out.offsets).tolist()) == {6}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"diversity": 3}, "diversity: must be a DiversityRule"),
+        ({"diversity": THREE_VALUES, "protected": 0}, "protected: must be a whole number from 1"),
+        ({"diversity": build_diversity_rule(l=LDiversity(DISTINCT, 1))}, "diversity: l must be above 1"),
+        ({"diversity": build_diversity_rule(max_value_share=np.nan)}, "diversity: t and max_value_share"),
+        ({"diversity": CLOSE, "protected": 2}, "diversity: t needs a reference"),
+        ({"expiry_limits": (-1,)}, "expiry_limits"),
+        ({"expiry_limits": (0.9,)}, "expiry_limits"),
+        ({"code_distances": np.ones(1), "codes_must_agree": np.zeros(0, bool)}, "codes_must_agree"),
+    ],
+)
+def test_parameters_that_would_weaken_a_stream_are_refused(arguments: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ParameterError, match=fault):
+        StreamClusterer(2, 4, 1, **arguments)
+
+
+def test_a_rule_without_a_class_is_an_error_and_not_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.streams.clusterer.RULES", ("nearest", "greedy", "awo", "block", "novel"))
+    with pytest.raises(ParameterError, match="rule"):
+        StreamClusterer(3, 10, 1, rule="novel")
