@@ -25,6 +25,7 @@ from support.making import policy_of
 pytestmark = pytest.mark.unit
 
 GRADES = "ABCDEF"
+RANKS = {grade: float(rank) for rank, grade in enumerate(GRADES)}
 NO_GRADE = ScaleFault("not a grade", "write a letter from A to F")
 
 
@@ -39,8 +40,7 @@ GRADE = cast("Scale", NewScale.GRADE)
 
 class GradeReader(ScaleReader):
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
-        ranks = [float(GRADES.index(one)) if one and one in GRADES else np.inf for one in map(str, column)]
-        return ScaleColumn(np.array(ranks))
+        return ScaleColumn(np.array([RANKS.get(str(one), np.inf) for one in column]))
 
 
 class WorstGrade(Publisher):
@@ -61,7 +61,7 @@ class JudgedGrades(judge.JudgedScale):
         return True
 
     def reader(self, *_: object) -> judge.ValueReader:
-        return lambda value: float(GRADES.index(value)) if isinstance(value, str) and value in GRADES else None
+        return lambda value: RANKS.get(str(value).strip())
 
     def published(self, attribute: Attribute, release: judge.Release) -> judge.PublishedValues:
         return PublishedGrades(attribute, release.form)
@@ -72,7 +72,7 @@ class PublishedGrades(judge.PublishedValues):
         return f'"{GRADES[int(max(values))]}"'
 
     def _allows_present(self, text: str) -> bool:
-        return text.strip('"') in GRADES
+        return text.strip('"') in RANKS
 
     def _total_distance(self, values: Sequence[float], text: str) -> float:
         return sum(GRADES.index(text.strip('"')) - value for value in values) / 5
