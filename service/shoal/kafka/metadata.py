@@ -347,13 +347,16 @@ def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
         return _unpack_former(body, committed_offset, where)
     sections = _sections(body, where)
     start, present = committed_offset, sections.get
-    ahead, stream_time, next_cluster, flush, at_ms, reference, reference_time, since = varints(sections[_NUMBERS])
+    numbers = VarintReader(sections[_NUMBERS])
+    state, at_ms = _read_numbers(numbers, start)
+    if numbers.rest():
+        raise ValueError
     listed = (
         _bitmap_offsets(sections[_BITMAP], start)
         if _BITMAP in sections
         else tuple(_from_gaps(varints(present(_GAPS, b"")), start))
     )
-    if listed and (listed[0] != start or listed[-1] >= start + ahead):
+    if listed and (listed[0] != start or listed[-1] >= state.next_offset):
         raise ValueError
     incomplete, released_up_to = listed, 0
     unfinished_clusters: tuple[tuple[int, ...], ...] = ()
@@ -361,18 +364,12 @@ def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
         reader = VarintReader(sections[_UNFINISHED])
         released_up_to = start + unzigzag(reader.take())
         incomplete, unfinished_clusters = decode_membership(reader.rest(), listed)
-    state = OffsetState(
-        committed_offset=start,
-        next_offset=start + ahead,
+    state = replace(
+        state,
         incomplete=incomplete,
         unfinished_clusters=unfinished_clusters,
         released_up_to=released_up_to,
         future_timestamped=tuple(_from_gaps(varints(present(_FUTURE, b"")), start)),
-        stream_time=stream_time - 1,
-        next_cluster_number=next_cluster,
-        flush_at_offset=start + flush - 1 if flush else None,
-        reference=ReferenceRecord(start + unzigzag(reference - 1), unzigzag(reference_time)) if reference else None,
-        released_from=start - since,
         adaptive_state=present(_ADAPTIVE_STATE, b""),
         handed_over_uncommitted=_HANDED_OVER in sections,
     )
@@ -401,26 +398,33 @@ def _sections(body: bytes, where: str) -> dict[int, bytes]:
     return sections
 
 
+def _read_numbers(reader: VarintReader, start: int) -> tuple[OffsetState, int]:
+    """Return what the first section says of a state, and the time of its commit (ms)."""
+    ahead, stream_time, next_cluster, flush, at_ms, reference, reference_time, since = (reader.take() for _ in range(8))
+    state = OffsetState(
+        committed_offset=start,
+        next_offset=start + ahead,
+        stream_time=stream_time - 1,
+        next_cluster_number=next_cluster,
+        flush_at_offset=start + flush - 1 if flush else None,
+        reference=ReferenceRecord(start + unzigzag(reference - 1), unzigzag(reference_time)) if reference else None,
+        released_from=start - since,
+    )
+    return state, at_ms
+
+
 def _unpack_former(body: bytes, start: int, where: str) -> CommittedState:
     """Return what a version without sections committed when nothing waited, as after a drain; refuse other metadata.
 
     They begin with the same numbers, of which one has padding that is not read.
     """
     reader = VarintReader(body, 2)
-    ahead, stream_time, next_cluster, flush, at_ms, reference, reference_time, since = (reader.take() for _ in range(8))
-    if body[1] != _FORMER_NOTHING_LISTED or ahead or flush:
+    state, at_ms = _read_numbers(reader, start)
+    if body[1] != _FORMER_NOTHING_LISTED or state.next_offset != start or state.flush_at_offset is not None:
         raise _other_version(where)
     fingerprint = reader.take_bytes(_FINGERPRINT_BYTES).hex()
-    state = OffsetState(
-        committed_offset=start,
-        next_offset=start,
-        stream_time=stream_time - 1,
-        next_cluster_number=next_cluster,
-        reference=ReferenceRecord(start + unzigzag(reference - 1), unzigzag(reference_time)) if reference else None,
-        released_from=start - since,
-        adaptive_state=reader.take_bytes(reader.take()) if body[0] == _FORMER_VERSIONS[-1] else b"",
-    )
-    return CommittedState(state, fingerprint, at_ms)
+    adaptive_state = reader.take_bytes(reader.take()) if body[0] == _FORMER_VERSIONS[-1] else b""
+    return CommittedState(replace(state, adaptive_state=adaptive_state), fingerprint, at_ms)
 
 
 def _other_version(where: str) -> ProgressError:
