@@ -548,11 +548,7 @@ class RecordReader:
         sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
         found = categories or {}
-        self._known = [
-            (found.get(a.name) or Categories(are_leaves=a.taxonomy is not None)) if are_categories else None
-            for a in policy.clustered
-            for are_categories in [JUDGED_SCALES[a.scale].has_categories]
-        ]
+        self._known = [_categories_of(a, found.get(a.name)) for a in policy.clustered]
         self._quasi = [
             (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))
             for a, categories in zip(policy.clustered, self._known, strict=True)
@@ -638,6 +634,13 @@ class RecordReader:
             text = value.replace(",", ".")
             value = text if decimal_number(text.strip()) is not None else value
         return _spelt_subject(value, subject)
+
+
+def _categories_of(attribute: Attribute, given: Categories | None) -> Categories | None:
+    """Return the given categories of an attribute, or new ones; None for a scale without categories."""
+    if not JUDGED_SCALES[attribute.scale].has_categories:
+        return None
+    return given or Categories(are_leaves=attribute.taxonomy is not None)
 
 
 def _may_be_absent(attribute: Attribute) -> bool:

@@ -328,7 +328,7 @@ def value_reader(
     ``missing_values``: texts that stand for a missing value. So do equal numbers, and categories with the text of one.
     """
     judged = JUDGED_SCALES[attribute.scale]
-    read = judged.reader(attribute, form, sign, categories)
+    read = judged.reader(attribute, Original(form, sign, categories))
     if not attribute.may_be_missing and judged.is_amount and set(missing_values) <= {""}:
         return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
@@ -748,6 +748,14 @@ class Release(NamedTuple):
     is_binary: bool
 
 
+class Original(NamedTuple):
+    """What the judge knows of the original before it reads a value; ``categories`` are those of a nominal attribute."""
+
+    form: Form
+    sign: DecimalSign
+    categories: Categories | None
+
+
 class JudgedScale(ABC):
     """What the judge knows of one scale. A scale that `JUDGED_SCALES` lacks cannot be judged."""
 
@@ -763,7 +771,7 @@ class JudgedScale(ABC):
         return False
 
     @abstractmethod
-    def reader(self, attribute: Attribute, form: Form, sign: DecimalSign, categories: Categories | None) -> ValueReader:
+    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
         """Return the function from a value that is not missing to its float64."""
 
     @abstractmethod
@@ -776,15 +784,9 @@ class JudgedNumbers(JudgedScale):
 
     is_amount = True
 
-    def reader(
-        self,
-        attribute: Attribute,
-        form: Form,
-        sign: DecimalSign,
-        categories: Categories | None,  # noqa: ARG002
-    ) -> ValueReader:
+    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
         """Return the function to clipped numbers."""
-        return _bounded_reader(attribute, _number_reader(form, sign))
+        return _bounded_reader(attribute, _number_reader(original.form, original.sign))
 
     def published(self, attribute: Attribute, release: Release) -> PublishedValues:
         """Return means on the grid."""
@@ -799,14 +801,8 @@ class _JudgedTimes(JudgedScale):
     def has_texts(self, attribute: Attribute) -> bool:
         return attribute.unit is None and attribute.source.part is not MessagePart.TIMESTAMP
 
-    def reader(
-        self,
-        attribute: Attribute,
-        form: Form,
-        sign: DecimalSign,
-        categories: Categories | None,  # noqa: ARG002
-    ) -> ValueReader:
-        return _bounded_reader(attribute, _time_reader(attribute, form, sign))
+    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+        return _bounded_reader(attribute, _time_reader(attribute, original.form, original.sign))
 
     def published(self, attribute: Attribute, release: Release) -> PublishedValues:
         return PublishedTimes(attribute, release.form)
@@ -816,14 +812,8 @@ class _JudgedRanks(JudgedScale):
     def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
         return True
 
-    def reader(
-        self,
-        attribute: Attribute,
-        form: Form,
-        sign: DecimalSign,  # noqa: ARG002
-        categories: Categories | None,  # noqa: ARG002
-    ) -> ValueReader:
-        return _ordinal_reader(attribute, form)
+    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+        return _ordinal_reader(attribute, original.form)
 
     def published(self, attribute: Attribute, release: Release) -> PublishedValues:
         return PublishedRanks(attribute, release.form)
@@ -835,14 +825,8 @@ class _JudgedCategories(JudgedScale):
     def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
         return True
 
-    def reader(
-        self,
-        attribute: Attribute,
-        form: Form,
-        sign: DecimalSign,  # noqa: ARG002
-        categories: Categories | None,
-    ) -> ValueReader:
-        return _nominal_reader(attribute, form, categories or Categories())
+    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+        return _nominal_reader(attribute, original.form, original.categories or Categories())
 
     def published(self, attribute: Attribute, release: Release) -> PublishedValues:
         missing_values = release.policy.missing_values

@@ -410,7 +410,7 @@ def refuse_overwriting(outputs: Iterable[str | None], *inputs: str | Path | None
 
 def _identity(path: str | Path) -> object:
     """Return what all names of a file have in common."""
-    found = Path(os.path.realpath(path))  # as of a link that leads to itself
+    found = Path(os.path.realpath(path))  # Path.resolve raises for a link that leads to itself
     return (found.stat().st_dev, found.stat().st_ino) if found.is_file() else found
 
 

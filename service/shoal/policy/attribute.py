@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
@@ -295,7 +296,7 @@ _NO_STEP = (
 TWICE = "names a value twice, such as 1 and 1.0; remove one"
 
 
-class ScaleRules:
+class ScaleRules(ABC):
     """What a policy may say of an attribute on one scale, and what it means."""
 
     has_moments: ClassVar[bool] = False
@@ -307,9 +308,9 @@ class ScaleRules:
     types: ClassVar[tuple[FieldType | None, ...]] = ()
     """The types of a confidential attribute for which the scale has a meaning."""
 
+    @abstractmethod
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
         """Yield what is wrong with a quasi-identifier or steering attribute, given the texts of missing values."""
-        raise NotImplementedError
 
     def check_confidential(self, section: AttributeSection, missing_texts: Collection[str]) -> _Found:  # noqa: ARG002
         """Yield what is wrong with a confidential attribute."""
@@ -331,9 +332,9 @@ class ScaleRules:
         """Return the distance of two values of a confidential attribute."""
         return "ordered"
 
+    @abstractmethod
     def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:
         """Return the settings that concern the scale, as plain JSON values in the order of the fingerprint."""
-        raise NotImplementedError
 
 
 class _NominalRules(ScaleRules):

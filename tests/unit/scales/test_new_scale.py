@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -52,6 +52,9 @@ class WorstGrade(Publisher):
 class GradeRules(rules.ScaleRules):
     keys = ()
 
+    def check(self, *_: object) -> Iterator[tuple[str, str]]:
+        yield from ()
+
     def settings(self, *_: object, **__: object) -> dict[str, Any]:
         return {}
 
@@ -96,6 +99,11 @@ def _grades(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
             return WorstGrade()
+
+
+def test_every_scale_has_its_class_its_rules_and_its_judge() -> None:
+    for table in (SCALES, rules.SCALE_RULES, judge.JUDGED_SCALES):
+        assert set(table) == {"numeric", "ordinal", "nominal", "time", "grade"}
 
 
 def graded_policy() -> Policy:
