@@ -314,7 +314,9 @@ def test_a_given_reference_takes_the_place_of_the_table() -> None:
         microaggregate(values, 4, constraints=ClusterConstraints(confidential=(attribute,), t=whole / 2))
 
 
-@pytest.mark.parametrize(("share", "size", "most"), [(0.857142857, 7, 6), (0.909090909, 11, 10), (2 / 3, 15, 10)])
+@pytest.mark.parametrize(
+    ("share", "size", "most"), [(0.857142857, 7, 6), (0.909090909, 11, 10), (0.6666666666, 15, 10)]
+)
 def test_kernels_and_the_last_check_judge_a_rounded_share_alike(share: float, size: int, most: int) -> None:
     subjects = np.r_[np.zeros(most, np.int64), np.arange(1, size - most + 1)]
     constraints = ClusterConstraints(subjects, share)

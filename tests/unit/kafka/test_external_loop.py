@@ -405,3 +405,13 @@ async def test_rewinds_are_cancelled_at_the_end(clock: Clock) -> None:
     await pause()
     assert waiting._running == {}
     assert clock.now_s == 100.0
+
+
+async def test_a_task_that_stopped_by_itself_ends_the_loop_so_that_it_is_read_again() -> None:
+    loop = Loop()
+    loop.open(FIRST)
+    loop.tasks[FIRST].has_stopped = True
+    with pytest.raises(BrokerUnavailableError, match="t-0: a cluster was not handled; reading again"):
+        await asyncio.wait_for(loop.loop._punctuate_regularly(FIRST), 10)
+    loop.loop._ending.set()
+    await asyncio.wait_for(loop.loop._punctuate_regularly(FIRST), 10)
