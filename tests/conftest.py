@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
+from shoal.kernels.jit import use_compiled
 from support.by_night import IS_NIGHT
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Several processes do not compile the same kernel."""
+    """Kernels are compiled, unless ``NUMBA_DISABLE_JIT=1``; several processes do not compile the same one."""
+    use_compiled()
     if hasattr(config, "workerinput"):
         from support.compile_once import compile_once
 

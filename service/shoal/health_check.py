@@ -14,9 +14,8 @@ import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-__all__ = ["DEFAULT_ADDRESS", "SUMMARY", "add_arguments", "execute", "main"]
+__all__ = ["DEFAULT_ADDRESS", "add_arguments", "execute", "main"]
 
-SUMMARY = "Ask a worker whether it is alive: exit code 0, or 1 with the reason."
 
 DEFAULT_ADDRESS = "127.0.0.1:9464"
 TIMEOUT_S = 2.0
@@ -33,7 +32,11 @@ REMEDIES: dict[type[Exception], str] = {
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command without the rest of the package; return its exit code."""
-    parser = argparse.ArgumentParser(prog="shoal health", description=SUMMARY, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="shoal health",
+        description="Ask a worker whether it is alive: exit code 0, or 1 with the reason.",
+        allow_abbrev=False,
+    )
     add_arguments(parser)
     return execute(parser.parse_args(arguments))
 

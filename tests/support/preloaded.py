@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
+from shoal.kernels.jit import use_compiled
 from support.compile_once import compile_once
 from support.kernels import compile_kernels
 
@@ -12,6 +13,7 @@ MODULES = ("shoal.cli", "shoal.stage", "faust.cli.faust", "faust.transport.drive
 
 for module in MODULES:
     import_module(module)
+use_compiled()
 compile_once()
 compile_kernels()
 # Pages that hold these objects stay shared with forked processes.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from shoal.cli.options import add_file_arguments, checked_files, print_report
+from shoal.cli.release import add_file_arguments, checked_files, print_report
 from shoal.files import parse_algorithm_options, run_batch
 from shoal.policy import Policy
 from shoal.tables import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
 
-__all__ = ["SUMMARY", "add_arguments", "execute"]
-
-SUMMARY = "Anonymize a finished table with little information loss."
+__all__ = ["add_arguments", "execute"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from shoal.cli.options import counts_text
+from shoal.cli.release import counts_text
 from shoal.cli.run import add_http_options, http_access
 from shoal.errors import ConfigError
 from shoal.files import MOST_RECORDS, run_sample
@@ -18,9 +18,7 @@ from shoal.policy import KafkaSection, Policy, advise, explain, missing_credenti
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
 
-__all__ = ["SUMMARY", "add_arguments", "execute"]
-
-SUMMARY = "Print the resolved policy, or all of its faults."
+__all__ = ["add_arguments", "execute"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,15 +8,13 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from shoal.cli.options import add_option, check_variables, read_variables
 from shoal.errors import ParameterError, ShoalError
-from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
-from shoal.policy import did_you_mean
 from shoal.process_end import end_process_if_compiling
 
 __all__ = ["build_parser", "main"]
@@ -30,9 +28,6 @@ NOT_REPLACED = "outputs that are written as a whole were not changed"
 class Command(Protocol):
     """A module of this package that holds one command."""
 
-    SUMMARY: str
-    """One line for ``shoal --help``."""
-
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of the command; ``POLICY`` and ``--log`` are declared for every command."""
 
@@ -40,8 +35,20 @@ class Command(Protocol):
         """Run the command and return the exit code."""
 
 
-COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "schema", "health")
-"""Modules of this package (`health`: of `shoal`), each imported when it is needed: all of them take a second."""
+COMMANDS = {
+    "check": "Print the resolved policy, or all of its faults.",
+    "run": "Run the service: Kafka to Kafka, exactly once.",
+    "pipe": "Run the stream clusterer over a file or a pipe, without a broker.",
+    "verify": "Judge what was released, independently of the engine.",
+    "progress": "Report the committed progress of each partition.",
+    "batch": "Anonymize a finished table with little information loss.",
+    "reference": "Write the distribution of a confidential attribute, smoothed, from a sample.",
+    "tune": "Not available in this version.",
+    "warm": "Compile the kernels of a policy ahead, or those of every rule and of tables.",
+    "schema": "Print the JSON Schema of a policy, for editors.",
+    "health": "Ask a worker whether it is alive: exit code 0, or 1 with the reason.",
+}
+"""Modules of this package (`health`: of `shoal`), each imported when it is needed, with a line for ``shoal --help``."""
 UNAVAILABLE = "tune"
 """A command that is reserved for a later version: no message suggests it."""
 
@@ -54,11 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     name = arguments[0] if arguments else ""
-    # Help and errors need all commands.
-    parser = build_parser([name] if name in COMMANDS else COMMANDS)
+    parser = build_parser([name] if name in COMMANDS else [])
     if name and not name.startswith("-") and name not in COMMANDS:
-        known = [command for command in COMMANDS if command != UNAVAILABLE]
-        parser.error(f"unknown command; {did_you_mean(name, known) or 'use one of ' + ', '.join(known)}")
+        _refuse(parser, name)
     options = parser.parse_args(arguments)
     try:
         check_variables(os.environ)
@@ -69,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The console script has left it off until here. What is loaded now is never examined.
         gc.freeze()
         gc.enable()
+    from shoal.observability import install_exception_hooks, set_up_logs  # noqa: PLC0415 - slow; help needs no log
+
     set_up_logs(options.log, options.log_level)
     install_exception_hooks()
     try:
@@ -80,8 +87,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _refuse(parser: argparse.ArgumentParser, name: str) -> NoReturn:
+    """End with exit code 2, because there is no command with this name."""
+    from shoal.policy import did_you_mean  # noqa: PLC0415 - slow, and only needed here
+
+    known = [command for command in COMMANDS if command != UNAVAILABLE]
+    parser.error(f"unknown command; {did_you_mean(name, known) or 'use one of ' + ', '.join(known)}")
+
+
 def _execute(options: argparse.Namespace) -> int:
     """Run the command; report the error that ended it, and return the exit code."""
+    from shoal.observability import raise_location  # noqa: PLC0415 - see main
+
     try:
         _handle_signals()
         code = _command(options.command).execute(options)
@@ -107,8 +124,8 @@ def _execute(options: argparse.Namespace) -> int:
     return code
 
 
-def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
-    """Return the parser of these commands."""
+def build_parser(names: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:
+    """Return a parser that knows all commands, and the options of these."""
     common = argparse.ArgumentParser(add_help=False)
     style, level = "style of the log on standard error", "log lines of this level and above"
     add_option(common, "--log", "SHOAL_LOG", choices=("json", "text"), default="text", meaning=style)
@@ -117,17 +134,16 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="shoal", description="Makes personal records k-anonymous while they move.")
     parser.add_argument("--version", action="version", version=f"shoal {version('shoal')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
-    for name in names:
-        module = _command(name)
+    for name, summary in COMMANDS.items():
         # Abbreviated options are refused: a new option could change what an abbreviation means.
-        command = commands.add_parser(
-            name, parents=[common], allow_abbrev=False, description=module.SUMMARY, help=module.SUMMARY
-        )
+        command = commands.add_parser(name, parents=[common], allow_abbrev=False, description=summary, help=summary)
+        if name not in names:
+            continue
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
         elif name not in {"schema", "health"}:
             command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or JSON)")
-        module.add_arguments(command)
+        _command(name).add_arguments(command)
         command.set_defaults(parser=command)
     return parser
 
@@ -153,6 +169,8 @@ def _discard_output() -> None:
 
 def _report(options: argparse.Namespace, code: str, text: str) -> None:
     """Print on standard error why the command ends, in the chosen log style."""
+    from shoal.observability import escape_control_characters, logger  # noqa: PLC0415 - see main
+
     if options.log == "json":
         logger("cli").error("stopped", code=code, reason=text)
     else:

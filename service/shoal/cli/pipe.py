@@ -6,14 +6,11 @@ import argparse
 import signal
 from threading import Event
 
-from shoal.cli.options import add_file_arguments, checked_files, print_report
+from shoal.cli.release import add_file_arguments, checked_files, print_report
 from shoal.files import run_pipe
 from shoal.policy import Policy
-from shoal.process_end import end_process
 
-__all__ = ["SUMMARY", "add_arguments", "execute"]
-
-SUMMARY = "Run the stream clusterer over a file or a pipe, without a broker."
+__all__ = ["add_arguments", "execute"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +30,6 @@ def execute(options: argparse.Namespace) -> int:
     files = checked_files(options)
     report = run_pipe(policy, files, _stop_on_signal() if options.follow else None)
     print_report(options, report)
-    if report.is_compiling:
-        end_process(0)
     return 1 if report.is_empty else 0
 
 

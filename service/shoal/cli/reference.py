@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from shoal.cli.options import add_format_arguments
+from shoal.cli.release import add_format_arguments
 from shoal.files import choose_attribute, refuse_overwriting, run_reference
 from shoal.policy import Policy
 
-__all__ = ["SUMMARY", "add_arguments", "execute"]
-
-SUMMARY = "Write the distribution of a confidential attribute, smoothed, from a sample."
+__all__ = ["add_arguments", "execute"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,29 +13,25 @@ import gc
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import NoReturn
 
 from shoal.cli.options import add_option, add_secret
 from shoal.health_check import DEFAULT_ADDRESS
-from shoal.kafka import StartOptions, Worker, check_files, in_daemon_thread
+from shoal.kafka import StartOptions, Worker, check_files
 from shoal.observability import (
-    CompilationNotice,
     Health,
+    KernelCompiler,
     Metrics,
     install_loop_exception_handler,
     log_totals,
     logger,
-    stream_compile_s,
 )
 from shoal.observability.http import HttpAccess, serve
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings, require_no_fault
-from shoal.streams import precompile
 
-__all__ = ["COLLECT_S", "SUMMARY", "add_arguments", "add_http_options", "execute", "http_access", "spaced_collections"]
+__all__ = ["COLLECT_S", "add_arguments", "add_http_options", "execute", "http_access", "spaced_collections"]
 
-SUMMARY = "Run the service: Kafka to Kafka, exactly once."
 ALLOCATIONS = 50_000
 """Containers allocated and not freed, after which Python collects without being asked."""
 
@@ -103,7 +99,7 @@ def execute(options: argparse.Namespace) -> int:
 async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, address: str, access: HttpAccess) -> None:
     """Run a worker until it has ended, while probes are answered.
 
-    Kernels are compiled while the worker checks the topics or waits for the broker.
+    Kernels are compiled beside it.
     """
     metrics, health = Metrics(str(settings.group)), Health()
     worker = Worker(policy, settings, metrics, health, start)
@@ -114,19 +110,19 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ad
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(serve(address, metrics, health, access))
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
-        worker.compiling = asyncio.create_task(_compile(policy, health, stack))
+        compiler = stack.enter_context(KernelCompiler(policy, logger("cli"), patience_s=0.0))
+        compiling = asyncio.create_task(_compile(compiler, stack))
         try:
             await worker.run()
         finally:
-            worker.compiling.cancel()
-            await asyncio.wait({worker.compiling})
+            compiling.cancel()
+            await asyncio.wait({compiling})
     log_totals(logger("cli"), metrics, policy.value_limits)
 
 
-async def _compile(policy: Policy, health: Health, stack: AsyncExitStack) -> None:
-    """Compile all kernels; then collect garbage at intervals until the stack is closed."""
-    with CompilationNotice(logger("cli"), stream_compile_s(policy), health.set_compiling):
-        await in_daemon_thread(partial(precompile, policy))
+async def _compile(compiler: KernelCompiler, stack: AsyncExitStack) -> None:
+    """Change to compiled kernels; then collect garbage at intervals until the stack is closed."""
+    await compiler.finish()
     await stack.enter_async_context(spaced_collections())
 
 

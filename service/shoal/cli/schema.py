@@ -7,9 +7,7 @@ import json
 
 from shoal.policy.schema import policy_schema
 
-__all__ = ["SUMMARY", "add_arguments", "execute"]
-
-SUMMARY = "Print the JSON Schema of a policy, for editors."
+__all__ = ["add_arguments", "execute"]
 
 
 def add_arguments(_: argparse.ArgumentParser) -> None:

@@ -7,9 +7,7 @@ from typing import NoReturn
 
 from shoal.errors import ConfigError
 
-__all__ = ["SUMMARY", "add_arguments", "execute"]
-
-SUMMARY = "Not available in this version."
+__all__ = ["add_arguments", "execute"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,15 +6,13 @@ import argparse
 import json
 
 from shoal.audit import verify
-from shoal.cli.options import add_format_arguments
+from shoal.cli.release import add_format_arguments
 from shoal.errors import InputError
 from shoal.files import elapsed_time, refuse_overwriting, write_text
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
-__all__ = ["SUMMARY", "add_arguments", "execute"]
-
-SUMMARY = "Judge what was released, independently of the engine."
+__all__ = ["add_arguments", "execute"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

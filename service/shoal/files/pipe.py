@@ -26,16 +26,15 @@ from shoal.files.files import (
     open_input,
     open_source,
 )
-from shoal.files.run import BackgroundRunner, LossReport, RunReport, dropped_messages, reading_bar
+from shoal.files.run import LossReport, RunReport, dropped_messages, reading_bar
 from shoal.formats import Block, Reason, RecordEncoder, RecordSource, RefusalCounter, StoppedReading
-from shoal.observability import CompilationNotice, logger, stream_compile_s
+from shoal.observability import KernelCompiler, logger
 from shoal.policy import Policy
-from shoal.streams import BlockDecisions, PartitionPipeline, ReleaseStrategy, RunSummary, precompile, release_strategy
+from shoal.streams import BlockDecisions, PartitionPipeline, ReleaseStrategy, RunSummary, release_strategy
 
 __all__ = [
     "HoldTimer",
     "OutputWriter",
-    "compiled_pipeline",
     "encode_evidence",
     "encode_references",
     "process_records",
@@ -57,7 +56,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
     source_format, target_format = files.formats(is_stream=True)
     encoder = target_format.encoder(policy)
     follow: FollowedFile | None = None
-    with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
+    with AtomicOutputs() as outputs, ExitStack() as stack:
 
         def open_output(name: str, *, private: bool = False) -> RowSink:
             if stop is None:
@@ -69,8 +68,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         else:
             follow = stack.enter_context(open_followed(files.source, stop))
             source = cast("BinaryIO", follow)
-        # The header is read before outputs are opened: an invalid input must not leave an output behind. Outputs are
-        # opened before kernels are compiled: one that cannot be written is reported at once.
+        # The header is read before outputs are opened: an invalid input must not leave an output behind.
         records: RecordSource | None = None
         with suppress(StoppedReading):
             records = open_source(source, source_format, policy, encoder, files.source)
@@ -80,32 +78,26 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         )
         # The summary is private: its sums are exact, and differences of sums reveal values.
         summary = None if files.summary is None else outputs.open(files.summary, private=True)
-        compilation = stack.enter_context(CompilationNotice(logger("pipe"), stream_compile_s(policy)))
-        pipeline = background.run(partial(compiled_pipeline, policy, encoder), stop)
+        compiler = stack.enter_context(KernelCompiler(policy, logger("pipe")))
+        pipeline = PartitionPipeline(policy, encoder)
         writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         if (header := encoder.header()) is not None:
             target.write(encoder.encode_lines([header]))
         refusals = RefusalCounter()
-        if pipeline is not None and records is not None:
+        if records is not None:
             with reading_bar(files.source, records.unit, source if follow is None else None) as advance:
-                process_records(pipeline, records, writer, follow, refusals, advance)
+                process_records(pipeline, records, writer, follow, refusals, advance, compiler)
         if summary is not None:
-            contents = _summarize(policy, pipeline, time.monotonic() - started - compilation.seconds)
+            contents = _summarize(policy, pipeline, time.monotonic() - started)
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
     return report_stream(policy, pipeline, refusals)
 
 
-def compiled_pipeline(policy: Policy, encoder: RecordEncoder) -> PartitionPipeline:
-    """Return a pipeline with all of its kernels compiled, so that no signal meets the compiler in the main thread."""
-    precompile(policy)
-    return PartitionPipeline(policy, encoder)
-
-
-def report_stream(policy: Policy, pipeline: PartitionPipeline | None, refusals: RefusalCounter) -> RunReport:
-    """Return what a run did; without a pipeline it was stopped before the first record."""
-    summary = RunSummary.of(policy) if pipeline is None else pipeline.summary
+def report_stream(policy: Policy, pipeline: PartitionPipeline, refusals: RefusalCounter) -> RunReport:
+    """Return what a run did."""
+    summary = pipeline.summary
     losses = summary.losses
     return RunReport(
         summary.records_in,
@@ -115,7 +107,6 @@ def report_stream(policy: Policy, pipeline: PartitionPipeline | None, refusals: 
         refusals,
         summary.information_loss,
         summary.unknown,
-        is_compiling=pipeline is None,
     )
 
 
@@ -126,6 +117,7 @@ def process_records(
     follow: FollowedFile | None,
     refusals: RefusalCounter,
     advance: Callable[[int], None],
+    compiler: KernelCompiler,
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end.
 
@@ -154,6 +146,7 @@ def process_records(
             if timer is not None:
                 timer.stop(decisions)
             advance(count)
+            compiler.advance()
     writer.write(pipeline.flush())
 
 

@@ -103,8 +103,6 @@ class RunReport:
     """Of numbers and times, in percent; None if nothing was released."""
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Values of valid records that the taxonomy of their attribute lacks, by attribute."""
-    is_compiling: bool = False
-    """Whether the run was stopped while its kernels were compiled: the compiler still works in a thread."""
 
     @property
     def is_empty(self) -> bool:

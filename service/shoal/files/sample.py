@@ -11,12 +11,12 @@ from typing import Any
 from shoal.errors import ConfigError, InputError
 from shoal.files.batch import report_table
 from shoal.files.files import Files, open_input, open_output, open_source
-from shoal.files.pipe import OutputWriter, compiled_pipeline, process_records, report_stream
+from shoal.files.pipe import OutputWriter, process_records, report_stream
 from shoal.files.run import BackgroundRunner, RunReport, elapsed_time, log_if_slow, reading_bar
 from shoal.formats import Block, JsonEncoder, RecordEncoder, RecordSource, RefusalCounter
-from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger, stream_compile_s
+from shoal.observability import TABLE_COMPILE_S, CompilationNotice, KernelCompiler, logger
 from shoal.policy import REFERENCE_HEADER, Attribute, Policy
-from shoal.streams import release_strategy
+from shoal.streams import PartitionPipeline, release_strategy
 from shoal.tables import UNITS, AlgorithmSpec, ReferenceSample, SmoothedReference, TablePipeline
 
 __all__ = ["MOST_RECORDS", "choose_attribute", "run_reference", "run_sample"]
@@ -35,19 +35,22 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
     is_stream = policy.stream is not None
     file_format = Files(source, source_format=source_format).input_format(is_stream=is_stream)
     encoder = JsonEncoder(policy)
-    about_s = stream_compile_s(policy) if is_stream else TABLE_COMPILE_S
     log = logger("check")
-    with BackgroundRunner() as background, open_input(source) as file, CompilationNotice(log, about_s):
+    with BackgroundRunner() as background, open_input(source) as file:
         opened = open_source(file, file_format, policy, encoder, source, with_columns=not is_stream)
         records = replace(opened, blocks=_first_records(opened.blocks))
         if not is_stream:
-            with log_if_slow(log, _SLOW), elapsed_time("clustering"):
+            with CompilationNotice(log, TABLE_COMPILE_S), log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
-        pipeline = background.run(lambda: compiled_pipeline(policy, encoder))
+        pipeline = PartitionPipeline(policy, encoder)
         writer = OutputWriter(encoder, _Nowhere(), None, None, "", release_strategy(policy))
         refusals = RefusalCounter()
-        with log_if_slow(log, _SLOW), reading_bar(source, opened.unit, file) as advance:
-            process_records(pipeline, records, writer, None, refusals, advance)
+        with (
+            KernelCompiler(policy, log) as compiler,
+            log_if_slow(log, _SLOW),
+            reading_bar(source, opened.unit, file) as advance,
+        ):
+            process_records(pipeline, records, writer, None, refusals, advance, compiler)
         return report_stream(policy, pipeline, refusals)
 
 

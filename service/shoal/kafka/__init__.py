@@ -14,7 +14,7 @@ from shoal.kafka.credentials import certificate_files, check_files, open_secret_
 from shoal.kafka.external_loop import ExternalLoop
 from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.progress import export_progress, import_progress, report_progress
-from shoal.kafka.retries import BrokerLiveness, in_daemon_thread, run_with_retries
+from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext
 from shoal.kafka.transactions import ClusterListener, TransactionBatch, TransactionSink
@@ -37,7 +37,6 @@ __all__ = [
     "client_cluster_id",
     "export_progress",
     "import_progress",
-    "in_daemon_thread",
     "open_secret_files",
     "report_progress",
     "run_with_retries",

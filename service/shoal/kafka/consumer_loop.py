@@ -254,21 +254,15 @@ METADATA_AGE_MS = 10_000
 class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
     """Polls and drives the tasks while this worker is a group member.
 
-    With ``start.drain`` it reads all partitions once without joining the group, which must not have members. It waits
-    for ``compiling``, the compilation of the kernels, before it takes partitions. ``stopping`` is set to end it.
+    With ``start.drain`` it reads all partitions once without joining the group, which must not have members.
+    ``stopping`` is set to end it.
     """
 
-    def __init__(
-        self,
-        context: WorkerContext,
-        liveness: BrokerLiveness,
-        stopping: asyncio.Event,
-        compiling: asyncio.Task[None] | None = None,
-    ) -> None:
+    def __init__(self, context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event) -> None:
         self._context, self._settings, self._health = context, context.settings, context.health
         self._inputs = list(settings_by_input(context.settings))
         self._drains = context.start.drain
-        self._liveness, self._stopping, self._compiling = liveness, stopping, compiling
+        self._liveness, self._stopping = liveness, stopping
         self._tasks = TaskManager(context)
         self._credentials = UsedCredentials(context.settings)
         self._poller = Poller(self._tasks, context.settings.commit_interval_ms / 1000)
@@ -283,8 +277,6 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
     async def run(self) -> None:
         """Work until stopped or drained; raises the error that ended the loop."""
         work = asyncio.create_task(self._work())
-        if self._compiling is not None:
-            self._compiling.add_done_callback(self._on_background_end)
         stop_waiter, failure_waiter = (asyncio.create_task(event.wait()) for event in (self._stopping, self._failed))
         try:
             await asyncio.wait({work, stop_waiter, failure_waiter}, return_when=asyncio.FIRST_COMPLETED)
@@ -324,9 +316,6 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
             watching.add_done_callback(self._on_background_end)
             has_ended_normally = False
             try:
-                if self._compiling is not None:
-                    await asyncio.wait({self._compiling})
-                    self._compiling.result()
                 if self._drains:
                     await wait_until_no_members(self._admin_client, settings)
                 self._may_hold_partitions = True
@@ -473,18 +462,13 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
 
 @dataclass
 class Worker:
-    """Turns a topic of personal records into a k-anonymous topic, and completes each input offset once.
-
-    ``compiling`` compiles the kernels. The worker meanwhile checks the topics, and waits for it before it joins the
-    group or takes partitions: a member that compiled would miss heartbeats.
-    """
+    """Turns a topic of personal records into a k-anonymous topic, and completes each input offset once."""
 
     policy: Policy
     settings: KafkaSection
     metrics: Metrics
     health: Health
     start: StartOptions
-    compiling: asyncio.Task[None] | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _context: WorkerContext = field(init=False, repr=False)
 
@@ -507,7 +491,7 @@ class Worker:
                 self.settings,
                 liveness,
                 self._stopping,
-                lambda: ConsumerLoop(self._context, liveness, self._stopping, self.compiling).run(),
+                lambda: ConsumerLoop(self._context, liveness, self._stopping).run(),
                 drains=self.start.drain,
             )
         finally:

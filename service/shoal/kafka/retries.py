@@ -6,30 +6,24 @@ Also coroutines that run together, and the compilation of kernels in a thread th
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import random
-import sys
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import TopicPartition
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
-from shoal.kafka.client import CLIENT_ERRORS, NotYetError, join_reasons, task_exception, to_shoal_error
+from shoal.kafka.client import CLIENT_ERRORS, NotYetError, join_reasons, task_exception
 from shoal.kafka.credentials import UsedCredentials
 from shoal.observability import Health, error_code, logger
 from shoal.policy import KafkaSection
-from shoal.process_end import end_process, register_compiling
 
 __all__ = [
     "BrokerLiveness",
     "backoff_s",
-    "in_daemon_thread",
     "jittered",
     "run_with_retries",
     "until_all",
@@ -233,48 +227,3 @@ async def _stop(running: Sequence[asyncio.Task[object]]) -> None:
     for one in ended:
         if (error := task_exception(one)) is not None:
             raise error
-
-
-EXIT_S = 5.0  # how long the end of the process waits for a thread that was told to stop (s)
-
-
-async def in_daemon_thread(
-    work: Callable[[threading.Event], None], has_failed: Callable[[], bool] = lambda: False
-) -> None:
-    """Run ``work`` in a thread, so that the event loop continues while kernels compile; raises its error.
-
-    ``work`` gets an event, which is set when the caller is cancelled. ``has_failed`` says whether the process ends
-    because of an error; it is called if the process ends before the work.
-
-    The compiler must not run while the process unloads its libraries (see `shoal.process_end`). A command of Shoal ends
-    its process without unloading them. The end of any other process waits for the thread. A single step of the compiler
-    can take longer than `EXIT_S`; then that process ends without unloading too, with exit code 1 after an error and
-    otherwise 0.
-    """
-    done, stop = Future[None](), threading.Event()
-    done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
-
-    def run() -> None:
-        try:
-            work(stop)
-        except BaseException as raised:  # noqa: BLE001 - raised again by the caller
-            done.set_exception(to_shoal_error(raised))
-        else:
-            done.set_result(None)
-
-    thread = threading.Thread(target=run, name="precompile", daemon=True)
-    register_compiling(thread)
-    thread.start()
-    try:
-        await asyncio.wrap_future(done)
-    finally:
-        if not done.done():
-            stop.set()
-            atexit.register(_wait_for, thread, has_failed)
-
-
-def _wait_for(thread: threading.Thread, has_failed: Callable[[], bool]) -> None:
-    thread.join(EXIT_S)
-    if thread.is_alive():
-        # The interpreter sets `last_value` when it prints an error that nothing caught.
-        end_process(1 if has_failed() or hasattr(sys, "last_value") else 0)

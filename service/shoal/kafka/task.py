@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,7 @@ from shoal.formats import Block, DropReason, Envelope, MessageDecoder, Reason, R
 from shoal.kafka.metadata import CommittedState, span_limit
 from shoal.kafka.offsets import OffsetState, OffsetTracker, contradicted
 from shoal.kafka.transactions import PartitionCounts, RecordCollector, TaskContext, TransactionSink
+from shoal.kernels.jit import is_compiled
 from shoal.observability import logger
 from shoal.policy import Policy
 from shoal.streams import (
@@ -46,6 +48,8 @@ MAX_AHEAD_MS = 3_600_000
 
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as rejected without the field at fault, so that they cost no time."""
+
+INTERPRETED_RECORDS = 100  # largest block while kernels are interpreted: a revocation waits for its end
 
 TOLD_EVERY_MS = 10_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
 
@@ -205,14 +209,14 @@ class PartitionTask:
                 await self._flush_committed()
                 return 0
             messages = messages[:restored_count]
-        decisions = self._decode_and_decide(messages, now_ms)
-        if decisions is not None:
-            await self._hand_over_and_apply(decisions)
+        push = self._decode(messages, now_ms)
+        if push is not None:
+            await self._hand_over_and_apply(await run_kernels(push))
         self._note_read()
         return len(messages)
 
-    def _decode_and_decide(self, messages: Sequence[Message], now_ms: int) -> BlockDecisions | None:
-        """Decode a block and decide on its records; the caller must apply the decisions."""
+    def _decode(self, messages: Sequence[Message], now_ms: int) -> Callable[[], BlockDecisions] | None:
+        """Decode a block; return what decides on its records, or None without records. The caller applies decisions."""
         block, classified = self._reader.read(messages, self.tracker, now_ms)
         classified.apply_to(self.tracker, int(self._context.monotonic_clock() * 1000))  # never later than now
         for rejection in classified.rejections:
@@ -227,7 +231,7 @@ class PartitionTask:
             return None
         self._metrics.count_clipped(*self._labels, block.clipped)
         pushed = block if classified.chosen.all() else block.filter(classified.chosen)
-        return self._pipeline.push(pushed, classified.expiry_keys, classified.is_undecided)
+        return partial(self._pipeline.push, pushed, classified.expiry_keys, classified.is_undecided)
 
     def _suppress_compacted(self, before: int) -> None:
         """Suppress incomplete records below ``before`` that compaction removed."""
@@ -405,7 +409,7 @@ class PartitionTask:
             await self._flush_committed()
 
     async def _flush_committed(self) -> None:
-        if await self._hand_over_and_apply(self._pipeline.flush()):
+        if await self._hand_over_and_apply(await run_kernels(self._pipeline.flush)):
             self.tracker.flush_at_offset = None
             await self._commit()
 
@@ -442,6 +446,18 @@ def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
     )
 
 
+async def run_kernels(work: Callable[[], BlockDecisions]) -> BlockDecisions:
+    """Return the result of ``work``: in a thread while kernels are interpreted, so that heartbeats go on."""
+    if is_compiled():
+        return work()
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    finally:
+        if not running.done():  # cancelled: nothing else may use the pipeline before the work has ended
+            await asyncio.wait({running})
+
+
 def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) -> int:
     """Return how many messages, from the first on, become one block that is read at this time (ms).
 
@@ -450,6 +466,8 @@ def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) 
     allows for `BLOCK_RECORDS` of them.
     """
     latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
+    if not is_compiled():
+        return INTERPRETED_RECORDS
     return BLOCK_RECORDS if hands_over or latest > now_ms + MAX_AHEAD_MS else LARGE_BLOCK_RECORDS
 
 

@@ -6,7 +6,7 @@ error, without attribute values.
 """
 
 from shoal.observability.certificates import certificate_warning
-from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, stream_compile_s
+from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, KernelCompiler
 from shoal.observability.logs import (
     error_code,
     escape_control_characters,
@@ -31,6 +31,7 @@ __all__ = [
     "ClusterFigures",
     "CompilationNotice",
     "Health",
+    "KernelCompiler",
     "Metrics",
     "certificate_warning",
     "error_code",
@@ -42,7 +43,6 @@ __all__ = [
     "logger",
     "raise_location",
     "set_up_logs",
-    "stream_compile_s",
     "three_digits",
     "warn_unless_representative",
 ]

@@ -1,31 +1,187 @@
-"""Says that kernels are compiled, which takes seconds to a minute, and measures how long that takes."""
+"""Changes a process to compiled kernels: beside the work of a stream, or before that of a large table.
+
+A process begins with kernels as plain Python (`shoal.kernels.jit`), so that nobody waits for the compiler.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Self
 
 import structlog
 
-from shoal.kernels.jit import on_compilation
+from shoal.kernels.cache import has_writable_cache, mark_compiled, was_compiled
+from shoal.kernels.jit import is_compiled, use_compiled, with_compiled
 from shoal.policy import Policy
+from shoal.process_end import register_compiling, wait_at_exit
+from shoal.streams import precompile
 
-__all__ = ["TABLE_COMPILE_S", "CompilationNotice", "stream_compile_s"]
-
-RULES_S = {"nearest": 10, "awo": 30, "greedy": 30, "block": 35}
-"""Processor time of the compiler for a rule without options (s), as measured from an empty cache."""
+__all__ = ["TABLE_COMPILE_S", "CompilationNotice", "KernelCompiler"]
 
 TABLE_COMPILE_S = 25
-"""The same for algorithm `auto` of tables; 18 s for up to 256 records."""
-
-PROTECTED_S = 50
-"""The same for every rule of a stream that protects confidential values."""
+"""Processor time of the compiler for algorithm `auto` of tables (s); 18 s for up to 256 records."""
 
 REMINDER_S = 10.0
 """Time between two log lines while kernels are compiled (s)."""
+
+PATIENCE_S = 1.0
+"""Processor time (s) after which the compiled form is worth its start: loading it takes about as long."""
+
+POLL_S = 0.2
+"""Time between two looks at the compiler of a worker (s)."""
+
+_NEEDED_BYTES = 500_000_000
+"""Memory that compiling needs."""
+
+_PROGRAM = "from shoal.observability.compilation import compile_as_child; compile_as_child()"
+
+
+class KernelCompiler:
+    """Context that changes the process to the compiled kernels of a policy with a stream, beside the work.
+
+    Call `advance` between two blocks of records; it never waits. After a second of processor time, the compiled kernels
+    are loaded in a thread if the cache has them. Otherwise a child process compiles them into the cache first. It ends
+    with this process, and leaves the processor to it. Without a writable cache, a thread compiles them.
+
+    Parameters
+    ----------
+    policy : Policy
+        With a stream.
+    log : structlog.stdlib.BoundLogger
+        Gets one line if the kernels have to be compiled.
+    patience_s : float, default 1.0
+        Processor time (s) of this process before anything is done; 0 for a process that will run for long.
+    has_failed : callable
+        Returns whether the process ends because of an error, if it ends while a thread loads or compiles.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        log: structlog.stdlib.BoundLogger,
+        patience_s: float = PATIENCE_S,
+        has_failed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._policy, self._log, self._has_failed = policy, log, has_failed
+        self._begin_s = time.process_time() + patience_s
+        self._child: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._is_over, self._is_loaded = is_compiled(), False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+        if self._thread is not None and self._thread.is_alive():
+            wait_at_exit(self._thread, self._has_failed)
+
+    async def finish(self) -> None:
+        """Advance until the compiled form is in use, or cannot be."""
+        self.advance()
+        while not self._is_over:
+            await asyncio.sleep(POLL_S)
+            self.advance()
+
+    def advance(self) -> None:
+        """Begin, or change to the compiled form if it is there."""
+        if self._is_over:
+            return
+        if self._thread is not None:
+            self._finish(self._thread)
+        elif self._child is not None:
+            self._await(self._child)
+        elif time.process_time() >= self._begin_s:
+            self._begin()
+
+    def _begin(self) -> None:
+        if was_compiled(self._policy.fingerprint):
+            self._load()
+        elif has_writable_cache():
+            self._log.info("a faster form of the kernels is being compiled beside the work")
+            self._child = _start_child(self._policy)
+        elif _has_memory():
+            self._log.info("no cache of kernels is writable: a faster form is compiled in a thread of this process")
+            self._load()
+        else:
+            self._is_over = True
+            self._log.warning("no cache of kernels is writable, and memory is short: kernels are not compiled")
+
+    def _await(self, child: subprocess.Popen[bytes]) -> None:
+        code = child.poll()
+        if code == 0:
+            self._child = None
+            self._load()
+        elif code is not None:
+            self._child, self._is_over = None, True
+            self._log.warning("kernels were not compiled, records are processed without", exit_code=code)
+
+    def _load(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="kernels", daemon=True)
+        register_compiling(self._thread)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with with_compiled():
+            precompile(self._policy)
+        self._is_loaded = True
+
+    def _finish(self, thread: threading.Thread) -> None:
+        if thread.is_alive():
+            return
+        self._is_over = True
+        if self._is_loaded:
+            use_compiled()
+
+
+def _start_child(policy: Policy) -> subprocess.Popen[bytes]:
+    """Start a process that compiles the kernels of a policy into the cache. It ends when its standard input does."""
+    child = subprocess.Popen(  # noqa: S603 - this interpreter, with a constant program
+        [sys.executable, "-P", "-c", _PROGRAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert child.stdin is not None  # noqa: S101
+    with suppress(BrokenPipeError):  # its exit code tells
+        child.stdin.write(pickle.dumps(policy))
+        child.stdin.flush()
+    return child
+
+
+def compile_as_child() -> None:
+    """Compile the kernels of the policy that standard input holds, then mark them as compiled."""
+    policy = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with with_compiled():
+        precompile(policy)
+    mark_compiled(policy.fingerprint)
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _has_memory() -> bool:
+    """Return whether the limit of the container, if there is one, leaves what compiling needs."""
+    try:
+        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):
+        return True
+    return limit - used > _NEEDED_BYTES
 
 
 class CompilationNotice:
@@ -46,6 +202,8 @@ class CompilationNotice:
         self._stack, self._closed = ExitStack(), threading.Event()
 
     def __enter__(self) -> Self:
+        from shoal.kernels.compiler import on_compilation  # noqa: PLC0415 - it imports numba, which is slow
+
         self._stack.enter_context(on_compilation(self._begin, self._end))
         return self
 
@@ -76,8 +234,3 @@ class CompilationNotice:
     def _end(self) -> None:
         self.seconds += time.monotonic() - self._began_s
         self._is_compiling = False
-
-
-def stream_compile_s(policy: Policy) -> int:
-    """Return the time (s) to announce for the kernels of a policy's rule; with an index it is up to twice as long."""
-    return PROTECTED_S if policy.protects_values else RULES_S[policy.require_stream().rule]

@@ -85,12 +85,6 @@ class Health:
     stopping: bool = False
     unassigned: bool = False
     """The group assigned no partition to this worker, as where there are more workers than partitions."""
-    compiling: str = ""
-    """What is said while kernels are compiled."""
-
-    def set_compiling(self, text: str) -> None:
-        """Set it."""
-        self.compiling = text
 
     @property
     def ready(self) -> bool:
@@ -108,7 +102,6 @@ class Health:
         """Return the reasons why the worker is not ready."""
         facts = {
             "stopping": self.stopping,
-            self.compiling: bool(self.compiling),
             "broker not reached": not self.broker_reached,
             "no leader of its partitions answers": self.leaders_away,
             "not a member of the group yet": not self.joined,

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 from shoal.errors import ConfigError, ShoalError
@@ -16,15 +15,14 @@ from shoal.kafka import (
     ExternalLoop,
     WorkerContext,
     broker_cluster_id,
-    in_daemon_thread,
     run_with_retries,
     to_shoal_error,
 )
-from shoal.observability import CompilationNotice, log_totals, logger, stream_compile_s
+from shoal.observability import KernelCompiler, log_totals, logger
 from shoal.observability.http import serve
 from shoal.stage.faust_adapter import FaustAdapter, MessageBuffer
 from shoal.stage.handoff_queue import HandoffQueue
-from shoal.streams import BLOCK_RECORDS, precompile
+from shoal.streams import BLOCK_RECORDS
 
 __all__ = ["StageSupervisor"]
 
@@ -210,8 +208,9 @@ class StageSupervisor:
                 port = await stack.enter_async_context(served)
             settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
-            with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
-                await in_daemon_thread(partial(precompile, context.policy), lambda: self._adapter.has_crashed)
+            compiler = KernelCompiler(context.policy, log, 0.0, lambda: self._adapter.has_crashed)
+            compiling = asyncio.create_task(stack.enter_context(compiler).finish())
+            stack.callback(compiling.cancel)
             try:
                 await run_with_retries(settings, self._liveness, self._stopping, self._run_assignments)
             finally:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
+from shoal.kernels.jit import compile_if_large
 from shoal.protection.value_codes import RecentCodes
 from shoal.scales import exact_means
 from shoal.streams.clusterer import StreamClusterer, code_distance_faults, parameter_faults
@@ -213,6 +214,7 @@ class StreamAggregator:
             self._coordinates(matrix), subject_codes, codes=self._codes(codes, count), values=value_codes, bins=bins
         )
         self._clusterer = clusterer
+        compile_if_large(first + count)
         self._encoder.remember(count)
         self._values_of.remember(count)
         self._store(matrix, first)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError
 from shoal.formats import Block, JsonEncoder, RecordEncoder
-from shoal.kernels.jit import stopping_compilation
 from shoal.policy import Policy
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import ValueIndex
@@ -393,21 +391,18 @@ class PartitionPipeline:
             )
 
 
-def precompile(policy: Policy, stop: Event | None = None) -> None:
-    """Compile all kernels that a pipeline of this policy, with a stream, needs, by processing a few artificial records.
+def precompile(policy: Policy) -> None:
+    """Run all kernels that a pipeline of this policy, with a stream, needs, over a few artificial records.
 
-    A kernel is compiled at its first use, which takes seconds if it is not in the cache. A worker that compiled after
-    it had joined its consumer group would miss heartbeats and lose its partitions. When ``stop`` is set, the compiler
-    begins no further function, and the exception `CompilationStopped` is raised.
+    In their compiled form, kernels are loaded or compiled at their first use.
     """
     numbers = np.arange(3 * policy.k)
     block = artificial_block(policy, numbers // 2)
-    with stopping_compilation(stop or Event()):
-        pipeline = PartitionPipeline(policy, JsonEncoder(policy))
-        pipeline.push(block, np.column_stack([0 * numbers, numbers]))
-        pipeline.flush()
-        # Artificial records may all be suppressed, under privacy.t for instance.
-        _published(policy, block)
+    pipeline = PartitionPipeline(policy, JsonEncoder(policy))
+    pipeline.push(block, np.column_stack([0 * numbers, numbers]))
+    pipeline.flush()
+    # Artificial records may all be suppressed, under privacy.t for instance.
+    _published(policy, block)
 
 
 class StoredRecords(NamedTuple):

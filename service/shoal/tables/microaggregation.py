@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
+from shoal.kernels.jit import compile_if_large
 from shoal.protection import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
     Diversity,
@@ -221,6 +222,7 @@ def refined(
 ) -> RefinedPartition:
     """Partition a table as `microaggregate` does, and return the loss and the proven bound beside the labels."""
     table = _checked_values(values)
+    compile_if_large(len(table))
     if faults := _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints):
         raise ParameterError("; ".join(faults))
     k, seed = int(k), int(seed)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from shoal.kernels import jit
+from shoal.kernels import cache, compiler, jit
 from support.by_night import at_night
 from support.commands import on_full_disk
 
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.unit
 
 INNER_PROGRAM = """
 import numpy as np
-from shoal.kernels.jit import njit, njit_inline, njit_inner
+from shoal.kernels import compiler
+from shoal.kernels.jit import njit, njit_inline, njit_inner, use_compiled
+use_compiled()
 
 @njit_inline
 def add(values, index, amount):
@@ -41,20 +43,16 @@ def files():
 
 import os
 from pathlib import Path
-print(changed(np.array([5, 6, 7])).tolist(), len(add.overloads), files())
-print(copied(np.array([8])).tolist(), files())
-try:
-    add(np.zeros(1), 0)
-except TypeError:
-    print("refused")
+print(changed(np.array([5, 6, 7])).tolist(), len(compiler._compiled_inner(add, forceinline=True).overloads), files())
 """
 
 PROGRAM = """
 import numpy as np
 from numba.core import config, errors
 before = config.CACHE_DIR
-from shoal.kernels.jit import njit, njit_inline
+from shoal.kernels.jit import njit, njit_inline, use_compiled
 from shoal.kernels.sums import sum_clusters
+use_compiled()
 totals, exact = np.empty((1, 1)), np.empty((1, 1), np.bool_)
 sum_clusters(np.array([[1.0], [2.0]]), np.array([0, 2]), totals, np.empty((1, 1)), exact)
 assert totals[0, 0] == 3.0 and exact[0, 0]
@@ -63,26 +61,33 @@ assert config.CACHE_DIR == before
 def doubled(values):
     return values + values
 
+@njit_inline
 def tripled(values):
     return values + values + values
 
-assert njit(doubled)(np.ones(2)).tolist() == [2.0, 2.0]
+@njit
+def six_times(values):
+    return doubled(tripled(values))
+
+doubled = njit(doubled)
+assert doubled(np.ones(2)).tolist() == [2.0, 2.0]
 try:
-    njit_inline(tripled)(np.ones(2))
+    six_times(np.ones(2))
 except errors.NumbaError:
     print("rejected")
 """
 
 SMALL_PROGRAM = """
 import numpy as np
-from shoal.kernels.jit import njit
+from shoal.kernels.jit import njit, use_compiled
+use_compiled()
 
 @njit
 def doubled(values):
     return values[0] + values[0]
 
 assert doubled(np.ones(2)) == 2.0
-print(sum(doubled.stats.cache_hits.values()))
+print(sum(doubled.compiled.stats.cache_hits.values()))
 """
 
 READ_ONLY_PROGRAM = """
@@ -99,10 +104,11 @@ def refusing(*arguments, **options):
 
 tempfile.TemporaryFile = refusing
 import numpy as np
-from shoal.kernels import jit
+from shoal.kernels import cache, compiler, jit
 folders = os.environ["FOLDERS"].split(":")
-jit._candidates = lambda: [Path(folder) for folder in folders]
-jit._folders.cache_clear()
+cache._candidates = lambda: [Path(folder) for folder in folders]
+cache.kernel_folders.cache_clear()
+jit.use_compiled()
 compiled = []
 
 @jit.njit
@@ -113,41 +119,17 @@ def doubled(values):
 def tripled(values):
     return values[0] + values[0] + values[0]
 
-with jit.on_compilation(lambda: compiled.append("began"), lambda: compiled.append("ended")):
+with compiler.on_compilation(lambda: compiled.append("began"), lambda: compiled.append("ended")):
     assert doubled(np.ones(2)) == 2.0
     if "TRIPLED" in os.environ:
         assert tripled(np.ones(2)) == 3.0
 print(*compiled)
 """
 
-STOPPED_PROGRAM = """
-import threading
-import numpy as np
-from shoal.kernels import jit
-
-@jit.njit
-def doubled(values):
-    return values[0] + values[0]
-
-stop = threading.Event()
-stop.set()
-
-def in_another_thread():
-    print(doubled(np.ones(2, np.float32)))
-
-with jit.stopping_compilation(stop):
-    other = threading.Thread(target=in_another_thread)
-    other.start()
-    other.join()
-    try:
-        doubled(np.ones(2))
-    except jit.CompilationStopped:
-        print("stopped")
-print(doubled(np.ones(2)))
-"""
-
 LIMIT_PROGRAM = """
 import numpy as np
+from shoal.kernels.jit import use_compiled
+use_compiled()
 from shoal.streams.expiry import NO_TARGET, StreamConstraints, StreamState, empty_workspace
 from shoal.streams.held_records import empty_held
 from shoal.streams.partition import held_as_table
@@ -158,7 +140,7 @@ held.coordinates[0, :2] = 100.0
 limits = np.zeros(0, np.int64)
 constraints = StreamConstraints(2, 5, np.zeros(1), 0.5, limits, 0, NO_TARGET)
 rows = held_as_table(StreamState(held, empty_workspace(8), constraints))
-print(len(rows), sum(held_as_table.stats.cache_hits.values()))
+print(len(rows), sum(held_as_table.compiled.stats.cache_hits.values()))
 """
 
 
@@ -185,14 +167,7 @@ def test_kernels_are_cached_in_the_folder_of_the_environment_variable(tmp_path: 
 def test_inner_functions_are_compiled_as_parts_of_kernels_once_for_all_constants(tmp_path: Path) -> None:
     assert run(tmp_path, tmp_path / "cache", text=INNER_PROGRAM).splitlines() == [
         "[6, 6, 10] 1 ['program.changed']",
-        "[8] ['program.changed', 'program.copied']",
-        "refused",
     ]
-
-
-@pytest.mark.own_interpreter
-def test_a_compilation_that_is_stopped_begins_no_function_in_its_thread(tmp_path: Path) -> None:
-    assert run(tmp_path, tmp_path / "cache", text=STOPPED_PROGRAM).split() == ["2.0", "stopped", "2.0"]
 
 
 @pytest.mark.own_interpreter
@@ -243,7 +218,7 @@ def test_a_cache_file_that_is_cut_off_is_replaced(tmp_path: Path, cuts: list[tup
 
 def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = jit._folders.__wrapped__().own
+    folder = cache.kernel_folders.__wrapped__().own
     assert folder is not None
     names = ("a.nbi.tmp.0123456789abcdef", "a.nbc.tmp.0123456789abcdef", "a.nbi")
     (folder / "below").mkdir()
@@ -251,7 +226,7 @@ def test_files_that_an_ended_process_had_begun_are_removed(monkeypatch: pytest.M
         (folder / "below" / name).write_bytes(b"")
     for name in (names[0], names[2]):
         os.utime(folder / "below" / name, (1_000_000_000, 1_000_000_000))
-    jit._folders.__wrapped__()
+    cache.kernel_folders.__wrapped__()
     # The second may still be written.
     assert {path.name for path in (folder / "below").iterdir()} == {names[1], names[2]}
 
@@ -260,7 +235,7 @@ def test_folders_of_other_versions_are_removed_when_unused_for_30_days(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = jit._folders.__wrapped__().own
+    folder = cache.kernel_folders.__wrapped__().own
     assert folder is not None
     now_s = time.time()
     ages_days = {
@@ -277,7 +252,7 @@ def test_folders_of_other_versions_are_removed_when_unused_for_30_days(
     (tmp_path / "shoal-00000000000000aa" / "references.jsonl").write_bytes(b"x")
     for name, age_days in ages_days.items():
         os.utime(tmp_path / name, (now_s - age_days * 86_400, now_s - age_days * 86_400))
-    jit._folders.__wrapped__()
+    cache.kernel_folders.__wrapped__()
     # Folders of the user stay, whatever their names.
     assert {path.name for path in tmp_path.iterdir()} == ages_days.keys() - {"shoal-0123456789abcdef"}
     # The use of this version is noted: another version would keep it for 30 days.
@@ -293,7 +268,7 @@ def test_a_folder_in_which_another_user_may_have_put_kernels_is_not_used(
     owner: int | None, mode: int, used: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    folder = jit._folders.__wrapped__().own
+    folder = cache.kernel_folders.__wrapped__().own
     assert folder is not None
     folder.chmod(mode)
     plain = Path.stat
@@ -305,7 +280,7 @@ def test_a_folder_in_which_another_user_may_have_put_kernels_is_not_used(
         return os.stat_result(found)
 
     monkeypatch.setattr(Path, "stat", stat)
-    assert jit._candidates() == [folder] * used
+    assert cache._candidates() == [folder] * used
 
 
 def test_errors_of_reading_a_cache_are_tolerated_when_it_is_read_only(
@@ -329,7 +304,7 @@ def test_errors_of_reading_a_cache_are_tolerated_when_it_is_read_only(
             raise PermissionError
 
     cache_of_kernel = CacheOfKernel()
-    jit._tolerate_cache_errors(cache_of_kernel)
+    compiler._tolerate_cache_errors(cache_of_kernel)
     for error in (OSError(), EOFError(), ValueError(), AttributeError()):
         cache_of_kernel.load_overload(error)
     cache_of_kernel.save_overload(OSError())
@@ -344,20 +319,20 @@ def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setattr(jit, "_SHOAL", tmp_path)
+    monkeypatch.setattr(cache, "_SHOAL", tmp_path)
     texts = {"arrays.py": "LARGEST = 1\n", "streams/nearest.py": "\n", "kernels/containers.py": "\n"}
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    first = jit._folders.__wrapped__().own
+    first = cache.kernel_folders.__wrapped__().own
     assert first is not None
     assert first.parent == tmp_path / "kernels" / "__pycache__"
-    assert jit._folders.__wrapped__().own == first
+    assert cache.kernel_folders.__wrapped__().own == first
     for name, text in texts.items():
         (tmp_path / name).write_text(text + "# changed\n")
-        assert jit._folders.__wrapped__().own != first, name
+        assert cache.kernel_folders.__wrapped__().own != first, name
         (tmp_path / name).write_text(text)
-    assert jit._folders.__wrapped__().own == first
+    assert cache.kernel_folders.__wrapped__().own == first
 
 
 @pytest.mark.own_interpreter
@@ -388,12 +363,12 @@ def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.M
     (tmp_path / "arrays.py").write_text("")
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "__pycache__").write_text("not a folder")
-    monkeypatch.setattr(jit, "_SHOAL", tmp_path)
+    monkeypatch.setattr(cache, "_SHOAL", tmp_path)
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    assert jit._folders.__wrapped__().own is None, "a user without a home"
+    assert cache.kernel_folders.__wrapped__().own is None, "a user without a home"
     for name, folder in (("HOME", tmp_path / "home" / ".cache"), ("XDG_CACHE_HOME", tmp_path / "user")):
         monkeypatch.setenv(name, str(tmp_path / "home" if name == "HOME" else folder))
-        own = jit._folders.__wrapped__().own
+        own = cache.kernel_folders.__wrapped__().own
         assert own is not None
         assert own.parent == folder / "numba"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
-from shoal.observability import CompilationNotice, compilation, stream_compile_s
+from shoal.kernels import cache
+from shoal.observability import CompilationNotice, KernelCompiler, compilation
 from shoal.policy import Policy
 from support.commands import run_command
 
@@ -26,6 +27,8 @@ class Log:
     def info(self, text: str, **facts: object) -> None:
         self.lines.append(" ".join([text, *(f"{name}={value}" for name, value in facts.items())]))
 
+    warning = info
+
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
@@ -38,7 +41,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
         yield
 
     times = iter((0.0, 7.0, 7.0, 9.0))
-    monkeypatch.setattr(compilation, "on_compilation", on_compilation)
+    monkeypatch.setattr("shoal.kernels.compiler.on_compilation", on_compilation)
     monkeypatch.setattr(compilation, "time", SimpleNamespace(monotonic=lambda: next(times)))
     return hooks
 
@@ -92,19 +95,132 @@ def policy_file(folder: Path, rule: str, k: int, **more: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("rule", "k", "about_s"),
-    [("nearest", 5, 10), ("auto", 5, 30), ("auto", 7, 35), ("greedy", 7, 30), ("block", 7, 35)],
-)
-def test_the_time_to_announce_depends_on_the_rule_and_on_protected_values(
-    rule: str, k: int, about_s: int, tmp_path: Path
+class Clock:
+    """A processor whose time is set by the test."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def process_time(self) -> float:
+        return self.now_s
+
+
+class Child:
+    """A compiling process whose exit code is set by the test."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.was_killed = False
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def kill(self) -> None:
+        self.was_killed = True
+
+    def wait(self) -> None:
+        pass
+
+
+class Scene(NamedTuple):
+    """A process that interprets its kernels, and the one that compiles them for it."""
+
+    clock: Clock
+    child: Child
+    compiled: list[str]
+    log: Log
+    policy: Policy
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(Clock(), Child(), [], Log(), Policy.load(policy_file(tmp_path, "nearest", 3)))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    cache.kernel_folders.cache_clear()
+    monkeypatch.setattr(compilation, "time", made.clock)
+    monkeypatch.setattr(compilation, "is_compiled", lambda: bool(made.compiled))
+    monkeypatch.setattr(compilation, "use_compiled", lambda: made.compiled.append("process"))
+    monkeypatch.setattr(compilation, "precompile", lambda policy: made.compiled.append(policy.fingerprint))
+    monkeypatch.setattr(compilation, "with_compiled", nullcontext)
+    monkeypatch.setattr(compilation, "_start_child", lambda _: made.child)
+    yield made
+    cache.kernel_folders.cache_clear()
+
+
+def advance_until_loaded(compiler: KernelCompiler) -> None:
+    limit_s = time.monotonic() + 60
+    while not compiler._is_over and time.monotonic() < limit_s:
+        compiler.advance()
+    assert compiler._is_over
+
+
+BESIDE = "a faster form of the kernels is being compiled beside the work"
+
+
+def test_a_short_run_neither_compiles_nor_loads(scene: Scene) -> None:
+    with KernelCompiler(scene.policy, cast("Any", scene.log)) as compiler:
+        scene.clock.now_s = 0.99
+        compiler.advance()
+    assert (scene.log.lines, scene.compiled, scene.child.was_killed) == ([], [], False)
+
+
+def test_a_longer_run_changes_to_what_its_child_has_compiled(scene: Scene) -> None:
+    with KernelCompiler(scene.policy, cast("Any", scene.log)) as compiler:
+        scene.clock.now_s = 1.0
+        for _ in range(3):
+            compiler.advance()
+        assert (scene.log.lines, scene.compiled) == ([BESIDE], [])
+        scene.child.code = 0
+        advance_until_loaded(compiler)
+        assert scene.compiled == [scene.policy.fingerprint, "process"]
+    assert not scene.child.was_killed
+
+
+def test_what_was_compiled_before_is_only_loaded(scene: Scene) -> None:
+    cache.mark_compiled(scene.policy.fingerprint)
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        advance_until_loaded(compiler)
+    assert (scene.log.lines, scene.compiled) == ([], [scene.policy.fingerprint, "process"])
+
+
+def test_a_run_that_ends_first_ends_its_child(scene: Scene) -> None:
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        compiler.advance()
+    assert scene.child.was_killed
+    assert scene.compiled == []
+
+
+def test_records_are_processed_without_the_compiler_if_it_fails(scene: Scene) -> None:
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        compiler.advance()
+        scene.child.code = -9
+        advance_until_loaded(compiler)
+    assert scene.log.lines[1:] == ["kernels were not compiled, records are processed without exit_code=-9"]
+    assert scene.compiled == []
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_without_a_cache_a_thread_compiles_if_there_is_memory(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, has_memory: bool
 ) -> None:
-    path = policy_file(tmp_path, rule, k, more={"role": "confidential"})
-    assert stream_compile_s(Policy.load(path)) == about_s
-    document = json.loads(path.read_text())
-    document["privacy"]["l"] = 2
-    path.write_text(json.dumps(document))
-    assert stream_compile_s(Policy.load(path)) == 50
+    monkeypatch.setattr(compilation, "has_writable_cache", lambda: False)
+    monkeypatch.setattr(compilation, "_has_memory", lambda: has_memory)
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        advance_until_loaded(compiler)
+    assert scene.compiled == ([scene.policy.fingerprint, "process"] if has_memory else [])
+    (line,) = scene.log.lines
+    assert ("in a thread of this process" in line) == has_memory
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_marker_holds_for_this_processor_and_these_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not cache.was_compiled("a")
+    cache.mark_compiled("a")
+    assert (cache.was_compiled("a"), cache.was_compiled("b")) == (True, False)
+    monkeypatch.setattr(cache, "_platform", lambda: "another")
+    assert not cache.was_compiled("a")
+    cache.mark_compiled(cache.EVERYTHING)
+    assert cache.was_compiled("b")
 
 
 @pytest.mark.parametrize(("has_stream", "what"), [(True, "rule nearest"), (False, "tables")])

@@ -298,10 +298,7 @@ def test_many_suppressed_records_under_limits_of_values_are_reported(
     [
         (Health(joined=True, broker_reached=True), "ready"),
         (Health(joined=True, broker_reached=True, unassigned=True), "ready: in the group, no partition assigned"),
-        (
-            Health(broker_reached=True, compiling="compiling kernels, once: about 10 s"),
-            "not ready: compiling kernels, once: about 10 s, not a member of the group yet",
-        ),
+        (Health(broker_reached=True), "not ready: not a member of the group yet"),
         (
             Health(joined=True, broker_reached=True, leaders_away=True),
             "not ready: no leader of its partitions answers",
