@@ -123,7 +123,6 @@ async def test_aborted_records_after_the_export_do_not_count_as_published(stage:
 
 async def test_with_log_append_time_the_exported_records_are_not_later_ones(stage: Stage) -> None:
     await stage.renew("output", 2, {"message.timestamp.type": "LogAppendTime"})
-    stage.document["kafka"]["transaction_timeout_ms"] = 5000
     record_ids = await worked(stage)
     text = await stage.export()
     stage.document["kafka"]["group"] += "-again"

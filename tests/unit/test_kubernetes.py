@@ -20,7 +20,7 @@ KUBERNETES = DEPLOY / "kubernetes"
 CHART = DEPLOY / "helm" / "shoal"
 EXAMPLE = KUBERNETES / "overlays" / "example"
 FILE_SETTINGS = {
-    *("metadata_key_file", "sasl_oauth_token_file", "sasl_password_file", "sasl_username_file"),
+    *("metadata_key_file", "sasl_oauth_token_file", "sasl_password_file"),
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file"),
 }
 SECRETS = {"instance_id", "metadata_key", "sasl_oauth_token", "sasl_password", "ssl_password"}

@@ -1,21 +1,13 @@
 """What Shoal changes in aiokafka. It depends on internals of the client, which each class and function names.
 
-- Messages whose header names are not UTF-8 are read. Kafka allows any bytes there, and aiokafka fails at such a
-  message: it would block its partition for ever. Once one was met, batches are read in the usual way first, and if that
-  fails, with names decoded by ``surrogateescape``, which no policy can name (`_TolerantRecords`).
-- Consumers hand over messages as the parser returns them. The client copies each parsed record into a frozen dataclass
-  of eleven fields, which takes a tenth of a worker's processor time. A parsed record has all that a task reads.
-  Consumers without `keep_parsed` as their value deserializer are not affected.
-- A producer sends each request of a transaction once. A client that gets no response does not know whether the broker
-  has processed the request. aiokafka then sends it again with the same producer epoch. The first copy may still be on
-  its way, and the broker may process it later, within the next transaction:
-
-  - The end of a transaction then ends the next one: rows are published without the offset that belongs to them.
-  - An offset then replaces the offset of the next transaction by an older one.
-
-  Both can publish a record twice. Here the producer fails instead. The next producer of the partition gets a higher
-  epoch, with which the broker refuses all requests of the old one, and reads what was committed. (Kafka removes the
-  cause with an epoch for each transaction, KIP-890, which aiokafka does not implement.)
+- Messages whose header names are not UTF-8 are read, with names decoded by ``surrogateescape``, which no policy can
+  name (`_TolerantRecords`). aiokafka fails at such a message: it would block its partition for ever.
+- Consumers with `keep_parsed` as their value deserializer hand over messages as the parser returns them. The client
+  copies each into a frozen dataclass, which takes a tenth of a worker's processor time.
+- A producer sends each request of a transaction once. A client that gets no response sends it again with the same
+  producer epoch. The broker may process the first copy later, within the next transaction, which then ends early, or
+  commits an older offset: a record could be published twice. Here the producer fails instead, and the next one gets a
+  higher epoch. (KIP-890 removes the cause; aiokafka does not implement it.)
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Checks before the first record is read: topics, their settings, permissions, and limits of the broker.
 
-Without the check of permissions, a worker without WRITE on its output would begin, and fail at its first release; one
-without READ would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.8 and later).
-Of group and transactional ids it says whether they may be used at all. A broker that says neither is not asked further.
-
-A refused request gives no setting, so a check of it would pass. Reading settings takes DESCRIBE_CONFIGS, which a worker
-does not need otherwise: without it the worker starts, and says once what it did not check.
+The broker says what the principal may do with a topic (Kafka 2.8 and later), and of group and transactional ids whether
+they may be used at all. A broker that says neither is not asked further. Reading settings takes DESCRIBE_CONFIGS:
+without it the worker starts, and says once what it did not check.
 """
 
 from __future__ import annotations
@@ -21,7 +18,14 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.formats import fixed_texts
-from shoal.kafka.client import Operation, broker_error, describe_missing, named_topics, operations_on
+from shoal.kafka.client import (
+    TRANSACTION_TIMEOUT_MS,
+    Operation,
+    broker_error,
+    describe_missing,
+    named_topics,
+    operations_on,
+)
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.topics import allowed_operations, ask_again_unless, settings_by_input
 from shoal.observability import logger
@@ -150,10 +154,7 @@ class TopicLayout:
 async def preflight(
     client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, unchecked: UncheckedSettings
 ) -> TopicLayout:
-    """Check topics and limits; a `PolicyError` holds all faults, each with its remedy.
-
-    Settings that the principal may not see are not checked; ``unchecked`` warns of them.
-    """
+    """Check topics and limits; a `PolicyError` holds all faults, each with its remedy."""
     topics = named_topics(settings)
     found = await partitions_of(client, topics.values())
     counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
@@ -164,7 +165,7 @@ async def preflight(
         *_about_policy(policy),
         *_faults_of_topics(topics, counts, configs),
         *_about_sizes(topics, limits, policy, settings),
-        *_about_broker(of_broker or {}, settings),
+        *_about_broker(of_broker or {}),
         *await find_missing_permissions(
             client, settings, {path: topic for path, topic in topics.items() if topic in counts}
         ),
@@ -266,10 +267,7 @@ def _about_copy(topics: Mapping[FieldPath, str], counts: dict[str, int], config:
 def _about_sizes(
     topics: Mapping[FieldPath, str], limits: dict[str, int], policy: Policy, settings: KafkaSection
 ) -> Iterator[Fault]:
-    """Check that the longest row fits the outputs, and the longest message about a cluster its topic.
-
-    A record is compared with the limit together with its own categories, but its row has those of its cluster.
-    """
+    """Check that the longest row fits the outputs, and the longest message about a cluster its topic."""
     of_cluster = OVERHEAD_BYTES + sum(map(_longest_category, policy.quasi_identifiers))
     of_row = settings.max_record_bytes + of_cluster
     for path, topic in _outputs(topics):
@@ -302,11 +300,10 @@ def _outputs(topics: Mapping[FieldPath, str]) -> list[tuple[FieldPath, str]]:
     return [(path, topic) for path, topic in topics.items() if path[-1] == "output"]
 
 
-def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fault]:
-    longest = int(config.get("transaction.max.timeout.ms") or settings.transaction_timeout_ms)
-    if longest < settings.transaction_timeout_ms:
-        words = f"{settings.transaction_timeout_ms} is above the broker's maximum, {longest}: lower it"
-        yield Fault(("kafka", "transaction_timeout_ms"), words)
+def _about_broker(config: dict[str, str]) -> Iterator[Fault]:
+    if int(config.get("transaction.max.timeout.ms") or TRANSACTION_TIMEOUT_MS) < TRANSACTION_TIMEOUT_MS:
+        words = f"the broker's transaction.max.timeout.ms is below {TRANSACTION_TIMEOUT_MS}: raise it"
+        yield Fault(("kafka", "bootstrap_servers"), words)
     if int(config.get("offset.metadata.max.bytes") or LIMIT_BYTES) < LIMIT_BYTES:
         words = f"the broker's offset.metadata.max.bytes is below {LIMIT_BYTES}, in which progress is kept: raise it"
         yield Fault(("kafka", "bootstrap_servers"), words)

@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -37,6 +37,7 @@ from shoal.policy import FieldPath, KafkaSection
 __all__ = [
     "CLIENT_ERRORS",
     "TELL_EVERY_S",
+    "TRANSACTION_TIMEOUT_MS",
     "NotYetError",
     "Operation",
     "admin",
@@ -72,10 +73,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def join_refusals(refusals: Iterable[tuple[TopicPartition, str]]) -> str:
-    """Return one message for the refusals of partitions, one line for each kind of refusal of a topic.
-
-    Texts that differ only in numbers are of one kind: the first stands for all, and the other partitions are named.
-    """
+    """Return one line for each kind of refusal of a topic; texts that differ only in numbers are of one kind."""
     kinds: dict[tuple[str, str], list[tuple[TopicPartition, str]]] = {}
     for tp, text in refusals:
         kinds.setdefault((tp.topic, _NUMBERS.sub("0", text)), []).append((tp, text))
@@ -99,12 +97,9 @@ ANSWER_S = 5.0
 
 
 class NotYetError(BrokerUnavailableError):
-    """A partition cannot be opened now, and may be later.
+    """A partition cannot be opened now, and may be later, by an attempt with a new producer.
 
-    It is raised before the first transaction of an attempt. The next attempt has a new producer, which fences that of
-    this one, and reads the committed state again. So a consumer loop may try again while its other partitions go on.
-    ``waited_s`` is how long the producer of the partition could not start (s), 0 if it could; ``state`` what `shoal
-    progress` says of a copy that cannot be read.
+    ``waited_s`` is how long the producer could not start (s); ``state`` is what `shoal progress` says of a copy.
     """
 
     def __init__(self, message: str, *, waited_s: float = 0.0, state: str = "") -> None:
@@ -163,12 +158,8 @@ async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         running.cancel()
 
 
-def telling(event: str, **fields: object) -> AbstractAsyncContextManager[None]:
-    """Log a warning at intervals, with these fields and the time since the start, for the length of the context."""
-    return meanwhile(_tell(event, fields))
-
-
-async def _tell(event: str, fields: dict[str, object]) -> None:
+async def _tell(event: str, **fields: object) -> None:
+    """Log a warning at intervals, with these fields and the time since the start."""
     began_s = time.monotonic()
     while True:
         await asyncio.sleep(TELL_EVERY_S)
@@ -179,10 +170,7 @@ _HAS_EXPIRED = 10  # code of OpenSSL for a certificate that has expired
 
 
 def unfit_setting(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
-    """Return the error to raise if a connection failed for credentials, protocol or certificates; None otherwise.
-
-    It is retriable if the broker closed the connection: a broker that is just stopping does the same.
-    """
+    """Return the error to raise if a connection failed for credentials, protocol or certificates; None otherwise."""
     protocol = settings.security_protocol
     if isinstance(error, (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError)):
         forget_token(settings)
@@ -239,10 +227,7 @@ def describe_missing(topic: str, operations: Sequence[Operation]) -> str:
 
 
 def describe_refusal(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str | None:
-    """Return the message for an authorization error of a client; None for another error.
-
-    Of the error's text, only names of the settings are used. On an input the operation is READ in any case.
-    """
+    """Return the message for an authorization error of a client; None for another error."""
     if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
         return _about_topics(error, settings, operation)
     if isinstance(error, kafka_errors.GroupAuthorizationFailedError):
@@ -302,11 +287,13 @@ _FENCED = (
     kafka_errors.TransactionCoordinatorFenced,
     kafka_errors.InvalidProducerIdMapping,
 )
+TRANSACTION_TIMEOUT_MS = 60_000
+_TIMEOUT_REFUSED = f"the broker's transaction.max.timeout.ms is below {TRANSACTION_TIMEOUT_MS}: raise it"
 _FINAL = {
     kafka_errors.AuthenticationFailedError: "the broker refused the credentials",
     kafka_errors.SaslAuthenticationFailed: "the broker refused the credentials",
     kafka_errors.UnsupportedVersionError: "the broker is too old: Kafka 2.5 or later is needed",
-    kafka_errors.InvalidTransactionTimeout: "kafka.transaction_timeout_ms is above the broker's maximum",
+    kafka_errors.InvalidTransactionTimeout: _TIMEOUT_REFUSED,
     kafka_errors.InvalidSessionTimeoutError: "kafka.session_timeout_ms is outside the broker's limits",
     kafka_errors.InvalidTimestampError: "a topic refuses records of this machine's time: set its clock",
     kafka_errors.InconsistentGroupProtocolError: (
@@ -362,7 +349,7 @@ def _lost_response(settings: KafkaSection | None) -> str:
 def task_exception(task: asyncio.Task[Any]) -> BaseException | None:
     """Return the error that a task ended with; None if it ended normally or was cancelled on request.
 
-    The client itself raises cancellations when a connection breaks. As a normal end, they would end a worker with 0.
+    The client itself raises cancellations when a connection breaks.
     """
     if task.cancelled():
         return None if task.cancelling() else asyncio.CancelledError()
@@ -401,8 +388,8 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
         if settings.sasl_mechanism == "OAUTHBEARER":
             return options | {"sasl_oauth_token_provider": TokenProvider(settings)}
-        for name in ("username", "password"):
-            options[f"sasl_plain_{name}"] = secret_of(settings, f"sasl_{name}")
+        options["sasl_plain_username"] = settings.sasl_username and settings.sasl_username.get_secret_value()
+        options["sasl_plain_password"] = secret_of(settings, "sasl_password")
     return options
 
 
@@ -452,7 +439,7 @@ def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKaf
         **_security(settings),
         client_id=f"shoal-{settings.group}-{partition}",
         transactional_id=transactional_id(settings, partition),
-        transaction_timeout_ms=settings.transaction_timeout_ms,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         max_batch_size=batch_bytes,
         acks="all",
         linger_ms=0,
@@ -476,7 +463,7 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
     )
     try:
         try:
-            async with telling("waiting for the broker", broker=settings.bootstrap_servers):
+            async with meanwhile(_tell("waiting for the broker", broker=settings.bootstrap_servers)):
                 await client.start()
         except CLIENT_ERRORS as error:
             raise await _refusal(settings) or broker_error(error, settings) from None
@@ -488,10 +475,7 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def _refusal(settings: KafkaSection) -> BrokerError | None:
-    """Connect to all addresses, and return the first error that says what is wrong with the settings.
-
-    The client itself reports such brokers like brokers that cannot be reached. None: the addresses did not answer.
-    """
+    """Connect to all addresses; return the first error that says what is wrong with the settings, or None."""
     options, unknown_hosts = _security(settings), []
     options["request_timeout_ms"] = min(REFUSAL_MS, connection_timeout_ms(settings))
 
@@ -519,11 +503,11 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
     )
 
 
-_READ_ANEW = ("sasl_username_file", "sasl_password_file", "sasl_oauth_token_file", "sasl_oauth_command")
+_READ_ANEW = ("sasl_password_file", "sasl_oauth_token_file", "sasl_oauth_command")
 """Files and a command: other credentials may be there later."""
 _CREDENTIALS = (
-    *("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file", "sasl_oauth_token"),
-    *("sasl_oauth_token_file", "sasl_oauth_command", "ssl_certfile", "sasl_mechanism"),
+    *("sasl_username", "sasl_password", "sasl_password_file", "sasl_oauth_token", "sasl_oauth_token_file"),
+    *("sasl_oauth_command", "ssl_certfile", "sasl_mechanism"),
 )
 
 
@@ -549,10 +533,7 @@ async def client_cluster_id(client: Any) -> str | None:  # noqa: ANN401 - the cl
 
 
 async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) -> None:
-    """Stop a client; close its connections if the broker does not answer in time.
-
-    Else a consumer would keep its membership and its partitions, and a producer would keep sending.
-    """
+    """Stop a client; close its connections if the broker does not answer in time, so that it keeps no partition."""
     stopping = asyncio.ensure_future(client.stop())
     try:
         # A task of its own: the client may end it with a cancellation that is not meant for the caller.

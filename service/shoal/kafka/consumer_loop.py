@@ -1,13 +1,11 @@
 """The service `shoal run`: consumer loops one after the other, until a stop or an error that is not retried.
 
-A loop polls, processes and punctuates its tasks while this worker is a group member, until it is stopped, drained, or
-fails. With ``start.drain`` it reads all partitions once, and begins when the group has no members. An error in any task
-ends the whole loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state
-again, so there is nothing to repair. A partition that cannot be opened yet has no state: the loop opens it again, and
-goes on with the others.
+A loop polls, processes and punctuates its tasks while this worker is a group member. With ``start.drain`` it reads all
+partitions once, and begins when the group has no members. An error in any task ends the whole loop; the next loop reads
+the committed state again, so there is nothing to repair. A partition that cannot be opened yet is opened again while
+the others go on.
 
-Each fetch, and each block of a partition, has a fixed cost of processor time, whatever its length. If messages arrive
-one by one, the poller therefore pauses, so that one fetch returns several and one block has several.
+Each fetch, and each block, has a fixed cost. If messages arrive one by one, the poller therefore pauses.
 """
 
 from __future__ import annotations
@@ -43,20 +41,15 @@ POLL_S = 0.05  # longest poll (s)
 POLL_RECORDS = 2048
 PACE_S, PACE_SHARE = 0.04, 0.25
 """There are at most two polls with messages in this time (s), or in this share of the commit interval if that is less.
-
-Two, because the client fetches as soon as its messages are taken, and fetches no more until these are taken too. After
-a pause the first poll returns what arrived at the start of the pause, and the second what arrived during it.
-"""
+After a pause the first poll returns what arrived at its start, and the second what arrived during it."""
 GATHER_SHARE = 0.125  # the second poll comes after this share of that time, so that all brokers have answered
 BEHIND_RECORDS = 100  # with so many offsets between a task and the end of its log, the poller does not pause
 
 
 class Poller:
-    """Polls a consumer for the tasks of a loop.
+    """Polls a consumer for the tasks of a loop; a poll without messages ends when a task has something to do.
 
-    A poll without messages ends when a task has something to do: decisions would else wait for up to `POLL_S` more than
-    the commit interval. A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has
-    fetched of a paused partition, and would fetch it again at each resume.
+    A partition stays paused while its task is full or flushes: at each resume aiokafka would fetch again.
     """
 
     def __init__(self, tasks: TaskManager, commit_interval_s: float) -> None:
@@ -67,10 +60,7 @@ class Poller:
     async def poll(
         self, kafka_consumer: AIOKafkaConsumer, flushing: Mapping[PartitionTask, asyncio.Task[None]]
     ) -> dict[TopicPartition, list[Any]]:
-        """Return the next messages of each partition; none after `POLL_S`, or when a task has something to do.
-
-        The tasks that are ``flushing`` take no messages; the poll ends with the first of these flushes.
-        """
+        """Return the next messages of each partition; none after `POLL_S`, or when a task or flush needs the loop."""
         self._pause_full(kafka_consumer, flushing)
         waits = [task.next_commit for _, task in self._tasks.items() if task not in flushing]
         timeout_s = min([POLL_S, *(wait_s for wait_s, _ in waits)])
@@ -136,16 +126,13 @@ Punctuation = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Punctuator:
-    """Runs the punctuations of tasks, at most one of each task at a time.
+    """Runs the punctuations of tasks, at most one of each at a time; the loop does not wait for those that flush.
 
-    A punctuation that flushes waits for two transactions. If the loop waited for it, the records of all other
-    partitions would wait too. Guarantee: the order of what one task does is not changed, because it holds its lock
-    while it flushes.
+    Guarantee: the order of what one task does is not changed, because it holds its lock while it flushes.
     """
 
     def __init__(self) -> None:
-        self.flushing: dict[PartitionTask, asyncio.Task[None]] = {}
-        """The tasks whose punctuation has not ended yet."""
+        self.flushing: dict[PartitionTask, asyncio.Task[None]] = {}  # the tasks whose punctuation has not ended yet
 
     async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
         """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction."""
@@ -186,10 +173,8 @@ log = logger("kafka")
 async def wait_until_no_members(admin_client: AIOKafkaAdminClient, settings: KafkaSection) -> None:
     """Return when the group has no members; wait for members that were killed, and for static ones that have stopped.
 
-    After the session timeout, and some seconds for workers that are just stopping, a member is a running worker, or one
-    that was killed meanwhile: then `InputError` is raised, and nothing was fenced, read or committed. If the
-    coordinator does not answer for ``patience_s``, although the broker does, `BrokerError` is raised. A worker that
-    joins after the last answer fences the drain as soon as it opens the partitions.
+    Raises `InputError` if members are left after the session timeout and some seconds, `BrokerError` if the coordinator
+    does not answer for ``patience_s``. Nothing was fenced, read or committed then.
     """
     timeout_s = settings.session_timeout_ms / 1000 + MARGIN_S
     deadline_s, told_s = time.monotonic() + timeout_s, -math.inf
@@ -252,11 +237,7 @@ METADATA_AGE_MS = 10_000
 
 
 class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types
-    """Polls and drives the tasks while this worker is a group member.
-
-    With ``start.drain`` it reads all partitions once without joining the group, which must not have members.
-    ``stopping`` is set to end it.
-    """
+    """Polls and drives the tasks while this worker is a group member."""
 
     def __init__(self, context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event) -> None:
         self._context, self._settings, self._health = context, context.settings, context.health
@@ -402,10 +383,7 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
             ) from None
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Open tasks in the background, and return at once: aiokafka sends no heartbeats meanwhile.
-
-        It calls this in another asyncio task, while the loop may be processing a block.
-        """
+        """Open tasks in the background, and return at once: aiokafka sends no heartbeats meanwhile."""
         if self._has_ended:
             return
         partitions = sorted(assigned)
@@ -421,11 +399,7 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
         self._opening.add_done_callback(self._on_background_end)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Close the tasks of these partitions; each commits its decisions first.
-
-        One that has not yet read again what an earlier task had read cannot, and the next owner takes the same
-        decisions.
-        """
+        """Close the tasks of these partitions; each that has read everything again commits its decisions first."""
         if not self._has_ended:
             await self._cancel_opening()
             try:

@@ -74,9 +74,8 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client has no types
     """Gives the client an OAuth token for each new connection: from the settings, a file, or a command that prints it.
 
-    A file is read for each connection. All clients of an event loop share the token of a command. It runs again when
-    `REFRESH_SHARE` of the lifetime of its token has passed, after `forget_token`, and for each connection if the token
-    does not tell its lifetime. Connections that wait for the command at the same time share its token in any case.
+    All clients of an event loop share the token of a command. It runs again after `REFRESH_SHARE` of the token's
+    lifetime, after `forget_token`, and for each connection if the token tells no lifetime.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
@@ -164,7 +163,7 @@ def _refresh_time_s(token: str) -> float:
 
 _FILES = (
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file"),
-    *("sasl_username_file", "sasl_password_file"),
+    "sasl_password_file",
 )  # settings whose files a client reads when it is built. (It reads a file with a token for each connection.)
 
 
@@ -181,11 +180,7 @@ class UsedCredentials:
         return [_version(path) for path in self._paths]
 
     def renew(self) -> None:
-        """Have new connections use new credentials; call it when a broker does not answer.
-
-        It may refuse the old ones. If a file has changed, `BrokerUnavailableError` is raised: the next consumer loop
-        builds new clients, which read it.
-        """
+        """Have new connections use new credentials; raises `BrokerUnavailableError` if new clients must be built."""
         forget_token(self._settings)
         if self._versions_now() != self._versions:
             raise BrokerUnavailableError(
@@ -200,7 +195,7 @@ def _version(path: str) -> FileVersion | None:
         return None
 
 
-_SECRETS = ("sasl_username_file", "sasl_password_file", "sasl_oauth_token_file", "ssl_password_file")
+_SECRETS = ("sasl_password_file", "sasl_oauth_token_file", "ssl_password_file")
 _CERTIFICATES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 UNREAD = "the file cannot be read"
 _BEGIN_CERTIFICATE, _ENCRYPTED = b"-----BEGIN CERTIFICATE-----", b"ENCRYPTED"
@@ -232,10 +227,7 @@ def open_secret_files(settings: KafkaSection) -> list[str]:
 
 
 def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:
-    """Yield the faults of all files that the settings name, and of the metadata keys in the environment.
-
-    Without ``has_secrets``, the environment need not hold the credentials, as where `shoal check` runs.
-    """
+    """Yield the faults of all files; without ``has_secrets`` the environment need not hold the credentials."""
     faults = list(_find_secret_faults(settings))
     yield from faults
     if any(fault.field == "ssl_password_file" for fault in faults):
@@ -339,10 +331,7 @@ MetadataKey: TypeAlias = bytes | None  # 32 bytes, or None for plain text
 
 
 def metadata_keys(settings: KafkaSection) -> tuple[MetadataKey, ...]:
-    """Read the keys of the offset metadata from the settings, or from the file that they name.
-
-    The first encrypts; all decrypt. Without keys the metadata are plain text. No error quotes anything of them.
-    """
+    """Read the keys of the offset metadata from the settings, or from the file that they name."""
     given = settings.metadata_key
     if given is not None and settings.metadata_key_file is not None:
         message = "given together with kafka.metadata_key_file: keep one of them"

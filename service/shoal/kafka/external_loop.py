@@ -49,10 +49,7 @@ class _Wait:
 
 
 class Rewinds:
-    """The partitions that wait for a missing message, and the rewinds that were requested for them.
-
-    ``rewind`` requests the messages of a partition from an offset on. It may fail, and is repeated.
-    """
+    """The partitions that wait for a missing message, and the rewinds that were requested for them."""
 
     def __init__(self, rewind: Callable[[int, int], Awaitable[None]]) -> None:
         self._rewind = rewind
@@ -117,10 +114,8 @@ class MessageSource(Protocol):
 class ExternalLoop:
     """One assignment: tasks for some partitions, fed by a message source, until it is ended.
 
-    At most ``most`` messages are taken together; decisions on them are committed together, not earlier. If the log
-    ``may_contain_uncommitted`` messages, of open or aborted transactions, each of those that it holds now is looked up.
-    ``opened`` is set when all tasks are open, or some cannot be opened now. These are opened later, while the others
-    work. Messages of them that come before are dropped if the others need the space, and are requested again.
+    At most ``most`` messages are taken and committed together. If the log ``may_contain_uncommitted`` messages, each is
+    looked up. ``opened`` is set when all tasks are open, or some cannot be opened now; these are opened later.
     """
 
     def __init__(
@@ -344,10 +339,7 @@ class ExternalLoop:
         return self._uncommitted_before.get(tp, sys.maxsize)
 
     async def _next_record(self, tp: TopicPartition, offset: int) -> int | None:
-        """Return the offset of the first record from an offset on; None if there is none up to the log's end.
-
-        Raises `NotYetError` if the leader answers no longer: the other partitions must not wait for it.
-        """
+        """Return the offset of the first record from an offset on; None if there is none up to the log's end."""
         async with self._ends.while_answering(tp):
             return await self._gap_reader.next_record_offset(tp, offset)
 

@@ -1,9 +1,7 @@
 """Reads logs: committed records, gaps between offsets, the ends of logs, and whether the leaders answer.
 
-Control records (transaction markers), aborted records and compaction leave gaps, so a gap alone proves nothing. Two
-mistakes must not happen. If a lost record of the input were taken for a gap, it would be completed and never released.
-If a gap in the output were taken for a record, it would be reported as a second writer. So a separate consumer reads
-the gap.
+Control records, aborted records and compaction leave gaps, so a gap alone proves nothing. A lost record of the input
+must not be taken for a gap, nor a gap in the output for a second writer. So a separate consumer reads the gap.
 """
 
 from __future__ import annotations
@@ -78,10 +76,7 @@ READ_RECORDS = 5_000  # records per read; more than one gap needs, because an in
 
 @dataclass(slots=True)
 class GapReader:
-    """Finds the next record from an offset on.
-
-    The reader is started, has no group, and is used by nothing else. Its isolation level decides which records count.
-    """
+    """Finds the next record from an offset on."""
 
     reader: AIOKafkaConsumer
     _read_before: dict[TopicPartition, tuple[int, Int64Vector]] = field(default_factory=dict)
@@ -153,11 +148,8 @@ async def ask_any_broker(client: AIOKafkaAdminClient, group: str) -> None:
 class LeaderCheck:
     """Asks each broker that leads a partition. The log names partitions whose leader does not answer, at intervals.
 
-    If a leader has no answer about all its partitions, the next question asks about each alone: one that was deleted,
-    or has a new leader, says nothing about the others. After each question, ``set_unreachable`` receives the number of
-    partitions whose leader does not answer, and ``renew`` is called if there are some while a broker answers.
-    ``ask_any`` asks any broker if no leader answers. After ``patience_s`` without the answer of a leader a drain gives
-    up; other workers wait.
+    If a leader does not answer, the next question asks about each of its partitions alone. ``renew`` is called if some
+    are silent while a broker answers. After ``patience_s`` without the answer of a leader a drain gives up.
     """
 
     def __init__(
@@ -238,8 +230,7 @@ class LeaderCheck:
 LOG_ENDS_ANSWER_S = 5.0  # time limit of an answer (s)
 POLL_S = 1.0  # how often the ends are read (s); an idle task learns from them that it has all records
 VALID_S = 2 * POLL_S
-"""Ends that were read earlier are not used: a flush must not depend on a leader that no longer answers. (A leader that
-has not answered for this time may still be there: on a busy machine, its answer waits for this process.)"""
+"""Ends that were read earlier are not used: a flush must not depend on a leader that no longer answers."""
 
 
 @dataclass(slots=True)

@@ -21,17 +21,14 @@ tag content
 === ==================================================================================================================
 
 Metadata of another version are refused, except those of versions 2 and 3 where nothing waits: that is what a drain by
-such a version leaves. No byte depends on a record's content that is not published: only on offsets,
-broker timestamps, counters, and the adaptive state. The Parallel Consumer of Confluent encodes incomplete offsets into
-the offset metadata in the same way (`OffsetMapCodecManager`).
+such a version leaves. No byte depends on a record's content that is not published. The Parallel Consumer of Confluent
+encodes incomplete offsets in the same way (`OffsetMapCodecManager`).
 
-`MetadataCipher` can encrypt the metadata. A principal that may describe the group can read them. In plain text they
-show which offsets are incomplete and so, from one commit to the next, which records were released together. Encrypted,
-they show only their length, which is 256 bytes at least and grows in steps of 64. Layout: ``shoal1-aes:`` and the
-base64 of a key identifier (4 bytes), nonce (12, random), ciphertext, tag (16). The cipher is AES-256-GCM (NIST SP
-800-38D). Each topic, partition and group has its own key, derived by HKDF-SHA256 (RFC 5869), so that the limit of 2^32
-random nonces holds for each partition alone. The committed offset and the key identifier are authenticated with the
-text.
+`MetadataCipher` can encrypt the metadata. In plain text they show a principal that may describe the group which records
+were released together; encrypted, only their length, 256 bytes and steps of 64. Layout: ``shoal1-aes:`` and the base64
+of a key identifier (4 bytes), nonce (12, random), ciphertext, tag (16). The cipher is AES-256-GCM (NIST SP 800-38D).
+Each topic, partition and group has its own key, derived by HKDF-SHA256 (RFC 5869), so that the limit of 2^32 random
+nonces holds for each. The committed offset and the key identifier are authenticated with the text.
 """
 
 from __future__ import annotations
@@ -166,11 +163,10 @@ def _unreadable(where: str, state: str, remedy: str) -> ProgressError:
 
 @dataclass(frozen=True, slots=True)
 class MetadataCipher:
-    """Encodes and decodes the offset metadata of one consumer group.
+    """Encodes and decodes the offset metadata of one group; the first of ``keys`` encrypts (None: plain text).
 
     Guarantee: encrypted metadata are accepted only if a holder of one of the keys wrote them for this group, topic,
-    partition and offset. The metadata do not show whether a commit is the latest. The first of ``keys`` encrypts, None
-    for plain text; all decrypt.
+    partition and offset. The metadata do not show whether a commit is the latest.
     """
 
     group: str = ""
@@ -339,10 +335,7 @@ def pack(commit: CommittedState) -> bytes:
 
 
 def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
-    """Decode what `pack` returned.
-
-    Raises `ProgressError` for another version, and `ValueError` or `IndexError` if `pack` did not write these bytes.
-    """
+    """Decode what `pack` returned; `ProgressError` for another version, `ValueError`, `IndexError` for other bytes."""
     if body[0] in _FORMER_VERSIONS:
         return _unpack_former(body, committed_offset, where)
     sections = _sections(body, where)
@@ -414,10 +407,7 @@ def _read_numbers(reader: VarintReader, start: int) -> tuple[OffsetState, int]:
 
 
 def _unpack_former(body: bytes, start: int, where: str) -> CommittedState:
-    """Return what a version without sections committed when nothing waited, as after a drain; refuse other metadata.
-
-    They begin with the same numbers, of which one has padding that is not read.
-    """
+    """Return what a version without sections committed when nothing waited, as after a drain; refuse other metadata."""
     reader = VarintReader(body, 2)
     state, at_ms = _read_numbers(reader, start)
     if body[1] != _FORMER_NOTHING_LISTED or state.next_offset != start or state.flush_at_offset is not None:
@@ -444,10 +434,8 @@ def span_limit(policy: Policy) -> int:
 def largest_span(delta: int, block: int, adaptive_bytes: int = 0, smallest_unfinished: int = 0) -> int:
     """Return the largest distance (offsets) between the oldest incomplete record and the newest that always fits.
 
-    ``block`` records may be read and not decided on at a commit. ``smallest_unfinished`` is the size of the smallest
-    cluster that can be unfinished, 0 if clusters are released as a whole; otherwise up to 2 delta records are listed.
-    The result is `UNLIMITED` if gaps always fit; `InputError` is raised if delta alone, without any gap in the log, can
-    pass the limit.
+    ``block`` records may be read and not decided on at a commit; ``smallest_unfinished`` is 0 if clusters are released
+    as a whole. Returns `UNLIMITED` if gaps always fit; raises `InputError` if delta alone can pass the limit.
     """
     factor, free = 2 if smallest_unfinished else 1, _free_bytes(delta, block, adaptive_bytes, smallest_unfinished)
     if _free_bytes(0, block, adaptive_bytes, 0) <= 0:
@@ -622,9 +610,7 @@ def max_membership_bytes(listed: int, members: int, smallest: int) -> int:
 def encode_membership(alone: Sequence[int], clusters: Sequence[Sequence[int]]) -> bytes:
     """Encode to which cluster each offset belongs: one bit and one digit for each.
 
-    The bit is set if the offset is in a cluster. Clusters are numbered in the order of their first members; the numbers
-    of all members are the digits of one large integer, whose base is the number of clusters. So a thousand records in
-    clusters of ten take 6.6 bits each, not 7. There is at least one cluster; each ascends.
+    The digits are those of one large integer, whose base is the number of clusters: less than a bit field for each.
     """
     number_of = {offset: number for number, members in enumerate(clusters) for offset in members}
     listed = sorted((*alone, *number_of))

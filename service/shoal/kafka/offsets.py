@@ -4,21 +4,18 @@ An offset is in one of four states:
 
 - *unread*: at or after ``next_offset``;
 - *incomplete*: it was read, and no decision on its record is applied;
-- *clustered*: its record is in a decided cluster, and its row is not released yet. Only releases in the order of the
-  input (``stream.release: ordered``) have this state. A cluster with such an offset is *unfinished*;
+- *clustered*: its record is in a decided cluster that is *unfinished*: under ``stream.release: ordered`` some of its
+  rows are not released yet;
 - *completed*: released, suppressed or quarantined, or no record (control records, compaction).
 
 A completed offset stays completed. An offset with a record is completed only from incomplete or clustered. So no record
-can be released twice. An unread offset without a record is completed by skipping it.
+can be released twice. The committed offset is the lowest one that is incomplete or in an unfinished cluster; without
+one, ``next_offset``. The metadata lists all of these: a decision must not be made again. A restart reads from the
+committed offset or earlier (`PartitionTask.restore`), and decides only on unread and incomplete records. The Parallel
+Consumer of Confluent keeps its offsets in the same way (its class PartitionState).
 
-The committed offset is the lowest one that is incomplete or in an unfinished cluster; without one, ``next_offset``.
-The metadata lists all incomplete offsets and the unfinished clusters: a decision must not be made again. A restart
-reads from the committed offset, or earlier: from the reference record, or the start of the quota window
-(`PartitionTask.restore`). It decides only on unread and incomplete records, and builds unfinished clusters again from
-their members. The Parallel Consumer of Confluent keeps its offsets in the same way (its class PartitionState).
-
-A record that was rejected for a timestamp in the future took no position in the stream. It must take none when a later
-process reads it again, at a time at which its timestamp is no longer in the future (ADR 2, point 6).
+A record that was rejected for a timestamp in the future took no position in the stream, and must take none when a later
+process reads it again (ADR 2, point 6).
 """
 
 from __future__ import annotations
@@ -139,12 +136,8 @@ class UnfinishedClusters:
 
 
 MAX_FUTURE_TIMESTAMPED = 64
-"""A commit lists at most this many rejected future timestamps, those with the lowest offsets.
-
-More come from a wrong clock or an attack. After a restart the task recognizes the others only if their timestamps are
-later than the largest that could be accepted when the commit was made. Else they take positions in the stream. None is
-released.
-"""
+"""A commit lists at most this many rejected future timestamps, those with the lowest offsets. After a restart others
+take positions in the stream, unless they are later than what could be accepted at the commit. None is released."""
 
 MAX_REMEMBERED = 1024
 """Limit of what is remembered for later commits: of timestamps that are no longer in the future, and of the others."""
@@ -154,11 +147,7 @@ NO_LIMIT_MS = 1 << 62  # a time (ms) after all timestamps
 
 @dataclass(slots=True)
 class FutureTimestamps:
-    """Which offsets were rejected for their timestamps.
-
-    ``restored`` is what the restored commit lists, kept because these records are read again. ``latest_accepted_ms`` is
-    the largest timestamp that could be accepted when that commit was made (ms).
-    """
+    """Which offsets were rejected for their timestamps; ``restored`` are those that the restored commit lists."""
 
     restored: frozenset[int] = frozenset()
     latest_accepted_ms: int = NO_LIMIT_MS
@@ -179,9 +168,7 @@ class FutureTimestamps:
     def to_commit(self, committed_offset: int, latest_accepted_ms: int) -> tuple[int, ...]:
         """Return the offsets that a commit lists, ascending; forget those that no commit will list.
 
-        Those with later timestamps than ``latest_accepted_ms`` are not listed: `were_rejected` recognizes them by it.
-        Guarantee: afterwards at most 2 * `MAX_REMEMBERED` are remembered: of those up to that time the lowest offsets,
-        and of the later ones the earliest timestamps.
+        Guarantee: afterwards at most 2 * `MAX_REMEMBERED` are remembered.
         """
         return tuple(self._forget(committed_offset, latest_accepted_ms)[:MAX_FUTURE_TIMESTAMPED])
 
@@ -222,11 +209,7 @@ _OF_ANOTHER_LOG = "of another topic id"
 
 
 class ProgressError(InputError):
-    """The committed progress may be valid, but cannot be used.
-
-    ``state`` is what `shoal progress` says of it. ``committed_offset`` is that of a refused copy: records may have been
-    published after it.
-    """
+    """The progress may be valid, but cannot be used; ``committed_offset`` is that of a refused copy."""
 
     def __init__(self, message: str, state: str = "", committed_offset: int | None = None) -> None:
         super().__init__(message)
@@ -261,13 +244,11 @@ class OffsetState:
     next_offset: int  # first unread offset
     incomplete: tuple[int, ...] = ()  # ascending
     future_timestamped: tuple[int, ...] = ()
-    """At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one of valid records that were rejected for a
-    timestamp in the future: they took no position in the stream."""
+    """At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one, rejected for a timestamp in the future."""
     stream_time: int = -1  # stream time (ms) just before the record at the committed offset
     next_cluster_number: int = 0  # the count of clusters decided so far
     flush_at_offset: int | None = None
-    """The task flushes before it processes this offset: all incomplete records are released or suppressed. The clock or
-    the operator triggers a flush, so its decision is committed first. None if none is pending."""
+    """The task flushes before it processes this offset; a restart would not decide so again. None: none pending."""
     reference: ReferenceRecord | None = None
     """The record at the committed offset, or the last record read if no record waits."""
     released_from: int = 0  # the group released no record before this offset; 0 if that is not known
@@ -369,10 +350,7 @@ class OffsetTracker:
 
     @property
     def can_commit(self) -> bool:
-        """Whether all members of unfinished clusters, and the record at the lowest incomplete offset, were read again.
-
-        Until then the stream time to commit is unknown.
-        """
+        """Whether the stream time to commit is known: what is at the committed offset was read again."""
         if self.unfinished.is_restoring:
             return False
         return not self._not_read_again or next(iter(self._incomplete)) not in self._not_read_again
@@ -388,11 +366,9 @@ class OffsetTracker:
     def mark_read(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int
     ) -> None:
-        """Mark records as incomplete: they were just read at ``read_ms``, for the first time or again.
+        """Mark records as incomplete, read at ``read_ms`` for the first time or again; offsets ascend.
 
-        ``offsets`` ascend, each one unread or incomplete; else `GuaranteeError` is raised. An unread offset below the
-        last of ``offsets`` that is not among them holds no record, and is completed. ``stream_times`` are those just
-        before each record (ms).
+        An unread offset below the last one that is not among them holds no record, and is completed.
         """
         if not offsets:
             return
@@ -441,10 +417,7 @@ class OffsetTracker:
         self.future_timestamps.note((offset,), (timestamp,))
 
     def snapshot(self, latest_accepted_ms: int = NO_LIMIT_MS, *, handed_over_uncommitted: bool = False) -> OffsetState:
-        """Return the state to commit now, with every decision applied so far.
-
-        ``latest_accepted_ms`` is the one with which `restore` continues from this state.
-        """
+        """Return the state to commit now, with every decision applied so far."""
         committed = self.offset_to_commit
         oldest = self._times_of(None if committed == self.next_offset else committed)
         unfinished_clusters = self.unfinished.clusters

@@ -87,11 +87,7 @@ def _report_group(
 
 
 async def _compare(client: AIOKafkaAdminClient, copy: ProgressCopy) -> tuple[OffsetAndMetadata | None, int | None, str]:
-    """Return the commit of the group, the offset of its copy, and the word for how they compare.
-
-    A worker may commit between the two requests. So the one that is behind is read once more, and they count as the
-    same if it is not behind then.
-    """
+    """Return the commit of the group, its copy's offset, and how they compare; the one behind is read once more."""
     offset, commit = await _fetch_copy(copy)
     found = await fetch_committed(client, copy.settings, copy.partition)
     word = _word(copy, commit, found)
@@ -164,23 +160,24 @@ def input_field(settings: KafkaSection) -> str:
 log = logger("kafka")
 
 
-class _SavedPartition(BaseModel):
+class _Saved(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class _SavedPartition(_Saved):
     partition: int
     offset: int
     metadata: str
 
 
-class _SavedTopic(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+class _SavedTopic(_Saved):
     topic: str
     partitions: list[_SavedPartition]
 
 
-class _Export(BaseModel):
+class _Export(_Saved):
     """The progress of all inputs."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
     group: str
     topics: list[_SavedTopic]
 
@@ -194,8 +191,8 @@ class _ExportOfOne(_SavedTopic):
 async def export_progress(settings: KafkaSection) -> str:
     """Return the committed offsets and metadata of all partitions as JSON text; encrypted metadata stay encrypted.
 
-    Where the copy is newer than the progress of the group, it is exported. Raises `InputError` if the two contradict
-    each other, or if records may have been published after a newer copy.
+    A newer copy is exported. Raises `InputError` if the two contradict each other, or records may have followed the
+    copy.
     """
     async with admin(settings) as client:
         topics = [
@@ -271,10 +268,7 @@ def _read_export(text: str) -> _Export:
 async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> dict[str, list[int]]:
     """Commit an export and return the partitions for which it was committed, by their topic.
 
-    All partitions are checked first; a file that is refused disturbs no running worker. Then each partition is fenced,
-    so that a running worker stops, and checked again. No completed offset becomes incomplete again. Raises `InputError`
-    if the file is not an export of these topics, the committed state of a partition is ahead of it, or the output holds
-    records that were published after it.
+    All partitions are checked first, then fenced and checked again. Guarantee: no completed offset becomes incomplete.
     """
     export, of_topics = _read_export(text), settings_by_input(settings)
     if any(saved.topic not in of_topics for saved in export.topics):
@@ -341,9 +335,7 @@ class _Import:
     async def _check_current(self) -> None:
         """Check that the commit takes back nothing of the group and its copy, and does not confirm an old copy.
 
-        They are compared by offsets, not by time: the clocks of two workers may differ. Invalid ones are left out: they
-        say nothing about what was published. One that was written under another key raises. A file that has completed
-        no more than the copy is as old as the copy, so the output must not hold what followed the copy.
+        They are compared by offsets: clocks may differ. A file as old as the copy must not be followed by records.
         """
         copy, partition, topic = self.copy, self.partition, str(self.settings.input)
         found = await fetch_committed(self.client, self.settings, partition)

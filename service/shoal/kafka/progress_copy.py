@@ -1,13 +1,11 @@
 """The copy of the progress: a private compacted topic (``kafka.progress_copy``) with the last commit of each partition.
 
-Kafka deletes the offsets of a group that has no members for a while. The copy does not expire. One transaction carries
-the commit of the group and its copy, so they differ only if another tool changed one of them, if one was lost, or if
-workers ran without the setting. `order_of` decides by what two commits have completed which one is newer.
+Kafka deletes the offsets of a group that has no members for a while; the copy does not expire. One transaction carries
+the commit of the group and its copy, so they differ only if one was changed or lost, or if workers ran without the
+setting.
 
-Key: group, input topic and partition, as a JSON array. Value: a JSON object with the committed offset, the offset
-metadata as the group holds them (encrypted, if there is a key), the output topic, where it ended after the transaction,
-the id of the input topic, and a MAC or checksum over all of it. Partition n of the input writes to partition n of the
-copy, so adding partitions moves no key.
+Key: group, input topic and partition, as a JSON array. Value: `CopiedCommit`, with a MAC or checksum over all of it.
+Partition n of the input writes to partition n of the copy, so adding partitions moves no key.
 """
 
 from __future__ import annotations
@@ -118,13 +116,9 @@ class ProgressCopy:
         return commit
 
     async def fetch(self) -> CopiedCommit | None:
-        """Return the last committed copy of the partition; None if there is none.
+        """Return the last committed copy of the partition; None if there is none. Earlier producers must be fenced.
 
-        Call it when earlier producers of the partition are fenced: their transactions have ended then. Those of others
-        may hide the copy. So reading begins when all records that are in the log now are stable; if they stay open,
-        `NotYetError` is raised.
-
-        Reads the last 1000 offsets, and 8 times as many while the key is not found: at most 8/7 of the log.
+        Raises `NotYetError` if open transactions hide it. Reads at most 8/7 of the log.
         """
         end, window = await self._stable_end(), FIRST_WINDOW_RECORDS
         while True:
@@ -138,10 +132,7 @@ class ProgressCopy:
             window *= WINDOW_GROWTH
 
     async def first_partition_count(self) -> int | None:
-        """Return the number of partitions that the input had when the group first started, as the copy says.
-
-        It is 0 if the copy does not say it, and None if it holds no progress of partition 0, which every input has.
-        """
+        """Return the partition count at the first start, as the copy of partition 0 says; 0 or None if not known."""
         first = replace(self, partition=0)
         try:
             copied = await first.fetch()
@@ -190,16 +181,10 @@ class Order(Enum):
 
 
 def order_of(copied: CommittedState, of_group: CommittedState) -> Order:
-    """Return how a copied commit compares with the commit of the group.
-
-    A commit is newer than another if every offset that is completed or clustered in the other is so in it, and not the
-    other way round. If each covers the other, `_rank` decides. The same progress under two policies is the same: a
-    start under a changed policy commits it once more, and a worker without the setting writes no copy.
+    """Return how a copied commit compares with the commit of the group, by what both have completed.
 
     Guarantee: a record that is completed in either commit is completed in the newer one, so continuing from it releases
-    no record a second time. Where that holds for neither commit, they contradict each other. The later of two commits
-    of one history is `Order.NEWER`: a completed offset stays completed, and neither the next offset nor the time of a
-    commit goes back.
+    no record a second time. Where that holds for neither commit, they contradict each other.
     """
     # A start commits the same state once more: then only the place of the rows in the output differs.
     copied = replace(copied, output_rows=of_group.output_rows)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,9 +39,7 @@ CHECK_S = 2.0
 class BrokerLiveness:
     """Since when the broker does not answer, over all consumer loops of the process.
 
-    The time begins when a request has had no answer: a process that was paused, as with its virtual machine, must not
-    take that for an absence of the broker. After ``patience_s`` without an answer the worker gives up; 0: at the first
-    request without one. ``address`` is for log lines.
+    The time begins when a request has had no answer. After ``patience_s`` without an answer the worker gives up.
     """
 
     health: Health
@@ -89,10 +87,7 @@ class BrokerLiveness:
     async def check_broker(
         self, request: Callable[[], Awaitable[None]], credentials: UsedCredentials, every_s: float = CHECK_S
     ) -> None:
-        """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
-
-        Ends with an error after ``patience_s`` without an answer, or without one when credentials were replaced.
-        """
+        """Send the broker requests at intervals: an idle connection does not show that the broker is lost."""
         while True:
             try:
                 await asyncio.wait_for(request(), 3 * every_s)
@@ -184,10 +179,7 @@ _random: Callable[[], float] = random.random  # returns numbers between 0 and 1;
 
 
 def jittered(mean_s: float) -> float:
-    """Return a random pause (s), uniform between 0.5 and 1.5 times its mean.
-
-    With equal pauses, all workers that lost a broker together would come back together.
-    """
+    """Return a random pause (s), 0.5 to 1.5 times its mean, so that workers do not come back together."""
     return mean_s * (0.5 + _random())
 
 
@@ -198,32 +190,30 @@ def backoff_s(failures: int) -> float:
 
 async def until_first(*works: Coroutine[Any, Any, object]) -> None:
     """Run concurrently until one has ended, cancel the others, and end as the first did: normally or with its error."""
-    running = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await _stop(running)
+    await _until(works, lambda _: True)
 
 
 async def until_all(*works: Coroutine[Any, Any, object]) -> None:
     """Run concurrently until all have ended or one has failed; then cancel the others, and raise its error."""
+    await _until(works, lambda ended: any(task_exception(one) is not None for one in ended))
+
+
+async def _until(
+    works: Iterable[Coroutine[Any, Any, object]], is_enough: Callable[[set[asyncio.Task[object]]], bool]
+) -> None:
+    """Run concurrently until enough have ended or all; cancel the others, and raise the error of one that had ended."""
     running = [asyncio.create_task(work) for work in works]
     todo = set(running)
     try:
         while todo:
             ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
-            if any(task_exception(one) is not None for one in ended):
+            if is_enough(ended):
                 break
     finally:
-        await _stop(running)
-
-
-async def _stop(running: Sequence[asyncio.Task[object]]) -> None:
-    """Cancel what still runs; raise the error of one that had ended."""
-    ended = [one for one in running if one.done()]
-    for one in running:
-        one.cancel()
-    await asyncio.wait(running)
-    for one in ended:
-        if (error := task_exception(one)) is not None:
-            raise error
+        done = [one for one in running if one.done()]
+        for one in running:
+            one.cancel()
+        await asyncio.wait(running)
+        for one in done:
+            if (error := task_exception(one)) is not None:
+                raise error

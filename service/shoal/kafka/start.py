@@ -1,10 +1,8 @@
 """Where a partition begins: its committed state is read after fencing, checked, and accepted or refused.
 
-No record may be released twice. If that is not certain, the start is refused. The message names the partition and the
-remedies. The commit of the group, or its copy if the group's is missing or older, is compared with the log of the
-input, with the policy, and with what was published. From where the output ends on, the worker is its only writer. A
-record that it did not send is one of another group over the same topics, which would publish every record a second
-time. Offsets show that whatever the clocks of the machines say.
+No record may be released twice. If that is not certain, the start is refused, with the remedies. The commit of the
+group, or its copy if that is newer, is compared with the log of the input, the policy, and what was published. From
+where the output ends on, a record that the worker did not send is another group's, whatever the clocks say.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.client import NotYetError, log_bounds, log_end, reading
+from shoal.kafka.client import TRANSACTION_TIMEOUT_MS, NotYetError, log_bounds, log_end, reading
 from shoal.kafka.logs import GapReader, read_committed_records
 from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState, ProgressError, contradicted, log_truncated
@@ -70,8 +68,7 @@ class StartOptions:
     """Options of the operator."""
 
     reset: Literal["earliest", "latest"] | None = None
-    """Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. One
-    that was created after the first start of the group begins at its start in any case."""
+    """Where a partition without a commit begins; None: refused, if it was there at the group's first start."""
     skip_to_end: bool = False  # a partition that would be refused begins at the end of its log
     drain: bool = False  # read to the end of the log, release or suppress all incomplete records, and end
 
@@ -83,9 +80,7 @@ class PartitionStart:
     commit: CommittedState  # the commit from which to continue
     log_start: int
     log_end: int  # end of the committed part of the log (exclusive)
-    skipped_count: int | None = None
-    """Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
-    log if the committed offset does not belong to it. None without a skip."""
+    skipped_count: int | None = None  # number of offsets that ``--skip-to-end`` skipped; None without a skip
     is_first: bool = False  # there was no commit before, and no record was published
     has_new_policy: bool = False  # the commit that was found is of another policy
 
@@ -246,11 +241,7 @@ async def commit_alone(
 
 
 async def _first_offset(context: PartitionContext, log_start: int, log_end: int, known_count: int | None) -> int:
-    """Return where a partition without a commit begins.
-
-    A partition that was created after the group's first start begins at its start: at its end, the records that were
-    appended before a worker noticed it would be skipped. Otherwise the operator decides.
-    """
+    """Return where a partition without a commit begins; one that was created later begins at its start."""
     producer, settings, partition = context.producer, context.settings, context.partition
     await check_no_open_transaction(settings, partition)
     await check_output_is_empty(producer, settings, partition)
@@ -338,8 +329,7 @@ async def fetch_committed(
 ) -> OffsetAndMetadata | None:
     """Return the committed offset and metadata of one partition, or None if there is no commit.
 
-    The transaction of the previous producer, which is fenced, has ended; a classic group coordinator may still be
-    writing its offsets. So two answers in succession must agree. No answer does not mean that there is no commit.
+    Two answers in succession must agree: a coordinator may still be writing. No answer does not mean no commit.
     """
     tp = TopicPartition(settings.input, partition)
     found = (await _agreed_answer(admin, settings, [tp]))[tp]
@@ -416,10 +406,7 @@ async def fetch_first_partition_count(
 async def end_at_start(settings: KafkaSection, partition: int, state: OffsetState) -> int | None:
     """Return the offset in the output from which on this worker is the only writer; None without an output topic.
 
-    Call it when earlier producers of the group are fenced, and before the output is checked for committed records: no
-    record is missed between the two. While the group has released nothing, an open transaction can only be another
-    group's, and its records count as after the start. Later they do not count: a transaction of the group that never
-    ends (a fault of some brokers) would be mistaken for another group's at every start.
+    Earlier producers must be fenced, and the output not yet checked. Open transactions count while nothing is released.
     """
     has_released = state.next_cluster_number > state.released_from
     return await _end(settings, partition, "read_uncommitted" if has_released else "read_committed")
@@ -462,10 +449,7 @@ async def check_no_record_after(
 
 
 async def check_no_other_writer(settings: KafkaSection, partition: int, offset: int | None) -> None:
-    """Refuse committed records from the offset on at which the output ended after the last commit.
-
-    They are another producer's, whatever their timestamps are. An output that ends before the offset shows none.
-    """
+    """Refuse committed records from the offset on at which the output ended after the last commit."""
     if settings.output is None or offset is None:
         return
     tp = TopicPartition(settings.output, partition)
@@ -503,10 +487,7 @@ async def newest_commit(
     cipher: MetadataCipher,
     acknowledged: Callable[[int], None] | None = None,
 ) -> CommittedState | None:
-    """Return the commit from which a partition continues; None if there is none.
-
-    Where group and copy agree, ``acknowledged`` is called with the offset at which the output ended, as the copy says.
-    """
+    """Return the commit from which a partition continues; None if there is none."""
     if copy is None:
         return None if of_group is None else decode_committed(of_group, settings, partition, cipher)
     copied = await copy.fetch()
@@ -588,9 +569,7 @@ APPEND_TIME = 1  # timestamp type of a topic with ``message.timestamp.type=LogAp
 async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
     """Refuse to begin without a commit if records of this partition were published before.
 
-    Those are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
-    stage without an output topic writes only these.) All that is committed is read, also of other partitions; the log
-    says how far, every 10 s. Another check with the same producer reads what has been added.
+    All that is committed is read, also of other partitions. Another check with the same producer reads what was added.
     """
     # With one input, messages name none. With several, messages without a name are of a time with one input, whose
     # output tells whether it was released.
@@ -622,11 +601,7 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
 
 
 async def check_output_is_whole(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
-    """Refuse to begin before records of the input if records of the output were deleted: they may be the same.
-
-    Retention empties the output of a group that has no workers, and its offsets expire in the same time. Without an
-    output, evidence and cluster messages count in its place.
-    """
+    """Refuse to begin before records of the input if records of the output were deleted: they may be the same."""
     witnesses = [settings.output] if settings.output is not None else [settings.evidence, settings.clusters]
     for topic in witnesses:
         if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
@@ -645,10 +620,7 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
 
 
 def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:
-    """Return whether a message of a side topic is about one of these inputs (None: names none) and this partition.
-
-    Without a partition, a message that is not a JSON object counts as well: this partition may be its only writer.
-    """
+    """Return whether a message of a side topic is about one of these inputs (None: names none) and this partition."""
     try:
         content = msgspec.json.decode(message or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -672,8 +644,7 @@ async def latest_published(settings: KafkaSection, partition: int) -> int:
 async def is_published_after(settings: KafkaSection, partition: int, commit: CommittedState) -> bool:
     """Return whether the output holds records that were published after a commit; False without an output.
 
-    The commit says where its own rows are in the output: if more records follow there, some are later. Commits of older
-    versions do not say it, and then the time of the commit decides alone.
+    Commits of older versions do not say where their rows are; then the time of the commit decides alone.
     """
     tp, rows, count = TopicPartition(settings.output, partition), commit.output_rows, 0
     if settings.output is None:
@@ -691,15 +662,13 @@ async def is_published_after(settings: KafkaSection, partition: int, commit: Com
 async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
     """Return whether the output holds records with a later timestamp than this time of a commit (ms).
 
-    Records carry the time of their commit, floored to a multiple of the commit interval. So a commit before the next
-    multiple is not found, nor one after the clock was set back. With ``LogAppendTime``, records count from one
-    transaction timeout after ``at_ms`` on.
+    Records carry the time of their commit, floored to the commit interval; with ``LogAppendTime``, a later time.
     """
     tp = TopicPartition(settings.output, partition)
     async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
         async for record in records:
             # With LogAppendTime even the records of this commit have a later timestamp.
-            tolerance_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
+            tolerance_ms = TRANSACTION_TIMEOUT_MS if record.timestamp_type == APPEND_TIME else 0
             if record.timestamp > at_ms + tolerance_ms:
                 return True
     return False

@@ -1,11 +1,8 @@
 """The task of one assigned partition: it takes messages, decides on their records, and commits the decisions.
 
-A consumer loop calls `process` and `punctuate`. Decisions depend only on the records, their offsets and timestamps:
-after a restart the same messages give the same decisions. Two decisions use the clock: a flush (also on the operator's
-request), and rejecting a record dated too far ahead. Both are committed before any decision that depends on them.
-
-`PartitionReader` takes the messages in the order of the log, and decides with `classify_messages` which are pushed to
-the pipeline and which are rejected or dropped. All its steps work on whole columns, because a partition reads a hundred
+Decisions depend only on the records, their offsets and timestamps: after a restart the same messages give the same
+decisions. Two decisions use the clock: a flush, and rejecting a record dated too far ahead. Both are committed before
+any decision that depends on them. `PartitionReader` works on whole columns, because a partition reads a hundred
 thousand messages per second. Only `PartitionTask` changes the offset tracker.
 """
 
@@ -76,25 +73,15 @@ class Message(Envelope, Protocol):
 
 
 class PartitionTask:
-    """The state of one partition between assignment and revocation.
+    """The state of one partition between assignment and revocation; it closes ``sink``.
 
     Guarantee: each offset with a record is completed at most once. One transaction carries the row (or quarantine
-    entry) of a record and the commit that completes its offset.
+    entry) of a record and the commit that completes its offset: a snapshot of the tracker (`OffsetState`), and all
+    results added since the transaction before. Transactions are sent in the order of packing; after one failed, none is
+    sent.
 
-    A commit takes these steps, in this order:
-
-    1. If an earlier transaction failed, its error is raised and nothing is committed.
-    2. The offset tracker makes a snapshot (`OffsetState`).
-    3. The collector packs a transaction: the snapshot, and all results added since it packed the transaction before.
-    4. The transaction waits until all transactions that were packed before it are committed.
-    5. The snapshot is encoded as offset metadata, encrypted if there is a key.
-    6. The transaction sends rows, clusters, evidence, quarantine entries, and the committed offset with its metadata.
-    7. Metrics count the records, and the listener receives the clusters. If the outcome of the transaction is unknown,
-       the next task of the process counts them when it finds the commit.
-
-    The task continues from ``last_commit`` and closes ``sink``. ``log_end`` is the end of the log at the opening: if an
-    earlier task handed clusters over, their records have offsets below it. ``counts`` is what earlier tasks of this
-    process have counted; by default, nothing.
+    Records of clusters that an earlier task handed over have offsets below ``log_end``. ``counts`` is what earlier
+    tasks of this process have counted.
     """
 
     def __init__(
@@ -160,19 +147,13 @@ class PartitionTask:
 
     @property
     def oldest_held_s(self) -> float | None:
-        """How long ago this process read the oldest waiting record (s).
-
-        None if no record waits, or some must still be read again after a restart.
-        """
+        """How long ago this process read the oldest waiting record (s); None if none waits or all is not read again."""
         oldest = None if self.tracker.is_restoring else self.tracker.oldest
         return None if oldest is None else self._context.monotonic_clock() - oldest.read_ms / 1000
 
     @property
     def is_full(self) -> bool:
-        """Whether reading should pause until a transaction ends.
-
-        Without a transaction, a task that cannot commit yet is never full: it must read on to be able to.
-        """
+        """Whether reading should pause until a transaction ends; never if it must read on to be able to commit."""
         return self._collector.is_full and (self._collector.is_busy or self._can_commit)
 
     @property
@@ -283,13 +264,10 @@ class PartitionTask:
             await asyncio.wait({waiter})
 
     async def _ensure_still_owner(self) -> None:
-        """Prove ownership by a commit that says that clusters may have been handed over.
+        """Prove ownership by a commit that says that clusters may have been handed over; it lasts for the interval.
 
-        It is left out if such a commit was confirmed within the interval.
-
-        The commit fails if another worker owns the partition: a worker that was suspended must not hand over clusters
-        of records that another worker has released. A rejection by the clock is committed before a cluster that depends
-        on it.
+        Guarantee: the commit fails if another worker owns the partition, so nothing is handed over that it has
+        released.
         """
         if self._has_unconfirmed_rejection:
             await self._collector.wait_until_committed()
@@ -310,18 +288,15 @@ class PartitionTask:
 
     @property
     def _has_uncommitted_state(self) -> bool:
-        """Whether there is anything to commit.
-
-        Control records alone are enough: without a commit behind them Kafka's tools report a lag.
-        """
+        """Whether there is anything to commit; control records alone are enough, or tools would report a lag."""
         return self._collector.has_unpacked or self.tracker.offset_to_commit > self.committed_offset
 
     @property
     def _commit_wait_s(self) -> float:
         """Time until a commit is due (s), whether or not a transaction is being sent; infinite if none can be made.
 
-        Decisions that fill a transaction are committed earlier: if the output is slow, as under a byte-rate quota of
-        the broker, what is read in a long commit interval would exceed the transaction timeout.
+        Decisions that fill a transaction are committed earlier, so that a slow output does not pass the transaction
+        timeout.
         """
         if not (self._has_uncommitted_state and self._can_commit):
             return math.inf
@@ -340,9 +315,7 @@ class PartitionTask:
     async def punctuate(self, delivered_up_to: int | None = None, log_end: int | None = None) -> None:
         """Commit, or flush, if that is due. A flush that was committed before a restart runs when all was read again.
 
-        Every record before ``delivered_up_to`` was delivered to `process`; control records are never delivered.
-        ``log_end`` is the last stable offset of the partition: a new flush starts only there. Raises `BrokerError` if a
-        transaction failed.
+        Every record before ``delivered_up_to`` was delivered to `process`. A new flush starts only at ``log_end``.
         """
         async with self._lock:
             if self._is_closed:
@@ -461,9 +434,7 @@ async def run_kernels(work: Callable[[], BlockDecisions]) -> BlockDecisions:
 def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) -> int:
     """Return how many messages, from the first on, become one block that is read at this time (ms).
 
-    A commit may come between reading a block and deciding on it: if a record is rejected for its timestamp, and while
-    clusters are handed over. All offsets of the block are then incomplete. The limit on the span of incomplete offsets
-    allows for `BLOCK_RECORDS` of them.
+    If a commit may come between reading a block and deciding on it, all offsets of the block are incomplete in it.
     """
     latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
     if not is_compiled():
@@ -500,9 +471,7 @@ class PartitionReader:
     def restore(self, log_start: int) -> bool:
         """Move the position back to where a restart must begin, in a log that begins at ``log_start``.
 
-        Reading begins at the earliest of: the committed offset; the reference record, to check that the log is still
-        the same; the start of the quota window. Return False if the log lost that start: the records of this window are
-        suppressed.
+        Return False if the log lost the start of the quota window: its records are suppressed.
         """
         if self._reference is not None and log_start <= self._reference.offset < self.position:
             self.position = self._reference.offset
@@ -642,9 +611,8 @@ def classify_messages(
 ) -> Classification:
     """Classify the n messages from which a block was decoded; the tracker is as before the block, and not changed.
 
-    A record completed before the restart is pushed again, to take its position again. Below ``begin``, the committed
-    offset at which this process began, it is not: there it is unknown which records were rejected for their timestamps
-    and took no position. ``now_ms`` is the wall clock.
+    A record completed before the restart is pushed again, to take its position again, but not below ``begin``: there it
+    is unknown which records were rejected for their timestamps and took no position.
     """
     unread = offsets >= tracker.next_offset
     is_uncompleted = unread if unread.all() else unread | tracker.are_incomplete(offsets)

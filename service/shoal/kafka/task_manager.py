@@ -8,7 +8,6 @@ import math
 import random
 import time
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -55,7 +54,7 @@ from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.secret_files import OPEN_TO_OTHERS
 
-__all__ = ["TaskManager", "WorkerContext", "open_partitions", "telling_unopened"]
+__all__ = ["TaskManager", "WorkerContext", "open_partitions", "tell_unopened"]
 
 MAX_CONCURRENT_OPENS = 8
 
@@ -136,8 +135,7 @@ class TaskManager:
     ) -> dict[TopicPartition, NotYetError]:
         """Open a task for each partition; ``on_opened`` is called with each, and records may be processed after that.
 
-        Return those that could not be opened now and may be later, and why: the others are open. Raises a `ShoalError`
-        if to repeat that is not enough; an `InputError` holds the reasons of all that were refused.
+        Return those that may be opened later, and why. Raises a `ShoalError` if to repeat that is not enough.
         """
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
@@ -183,7 +181,16 @@ class TaskManager:
             name = input_name(tp.topic, self._settings_by_input)
             raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
-            producer = await self._producer(admin_client, settings, partition)
+            producer = TransactionalProducer(
+                context.policy,
+                settings,
+                partition,
+                self.layout,
+                publishes=self._listener.publishes,
+                output_ends=context.output_ends,
+                copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
+                metrics=context.metrics,
+            )
             on_failure.push_async_callback(producer.close)
             if self._unopened.get(tp) is not None:
                 # A worker that no longer reaches its group does not hear that the partition is another worker's.
@@ -218,22 +225,6 @@ class TaskManager:
             )
         return task
 
-    async def _producer(
-        self, admin_client: AIOKafkaAdminClient, settings: KafkaSection, partition: int
-    ) -> TransactionalProducer:
-        """Build the producer of a partition; it is not open yet."""
-        context = self._context
-        return TransactionalProducer(
-            context.policy,
-            settings,
-            partition,
-            self.layout,
-            publishes=self._listener.publishes,
-            output_ends=context.output_ends,
-            copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
-            metrics=context.metrics,
-        )
-
     def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
         metrics, state = self._context.metrics, partition_start.commit.state
         fields = {"topic": tp.topic, "partition": tp.partition, "watermark": state.committed_offset}
@@ -257,10 +248,7 @@ class TaskManager:
         liveness: BrokerLiveness,
         credentials: UsedCredentials,
     ) -> None:
-        """Ask the leaders at intervals, and watch the topics, until a broker is away for too long or a topic changes.
-
-        A drain reads the logs that it has found, so it watches no topics.
-        """
+        """Ask the leaders and watch the topics, until a broker is away for too long or a topic changes."""
         context, settings = self._context, self._context.settings
         leaders = LeaderCheck(
             kafka_consumer,
@@ -284,11 +272,7 @@ class TaskManager:
                 self._context.health.restoring.discard(tp)
 
     async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
-        """Close the tasks of these partitions; with ``commit``, commit what they have decided first.
-
-        Their metrics are removed even if this is cancelled. With ``commit``, the error of a commit is raised after all
-        are closed.
-        """
+        """Close the tasks of these partitions; with ``commit``, commit what they have decided first."""
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
         if not tasks:
             return
@@ -313,11 +297,7 @@ class TaskManager:
 
 
 def _not_yet(errors: Mapping[TopicPartition, ShoalError]) -> dict[TopicPartition, NotYetError]:
-    """Return the errors after which another attempt may succeed; raise one that ends the loop: a final one first.
-
-    Such an error may be retriable: if another worker owns the partition, topics have changed, or connections are
-    refused, to open the partition again is not enough.
-    """
+    """Return the errors after which another attempt may succeed; raise one that ends the loop: a final one first."""
     refusals = [(tp, str(error)) for tp, error in errors.items() if isinstance(error, InputError)]
     if refusals:
         # All of them, so that the operator can correct them together.
@@ -342,13 +322,9 @@ async def open_partitions(
     drains: bool = False,
     on_failed: Callable[[], None] = lambda: None,
 ) -> None:
-    """Open all of these partitions; return when each of them is open, or raise an error that ends the loop.
-
-    After a failure, ``on_failed`` is called, and the credentials are renewed: a leader may refuse those that were
-    replaced. ``liveness`` limits how long a producer may be unable to start and, in a drain, a partition to be opened.
-    """
+    """Open all of these partitions; return when each of them is open, or raise an error that ends the loop."""
     left, failures = list(partitions), 0
-    async with telling_unopened(lambda: tasks.unopened):
+    async with meanwhile(tell_unopened(lambda: tasks.unopened)):
         while left:
             reasons = await tasks.open(left, *clients, on_opened)
             # In another order: the client connects to one broker at a time, and the first one may swallow packets.
@@ -364,15 +340,9 @@ async def open_partitions(
 
 OPENING_CHECK_S = 0.5
 
-Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
 
-
-def telling_unopened(unopened: Unopened) -> AbstractAsyncContextManager[None]:
-    """Log which partitions are not open, for the length of the context: after the first failure, and at intervals."""
-    return meanwhile(_tell(unopened))
-
-
-async def _tell(unopened: Unopened) -> None:
+async def tell_unopened(unopened: Callable[[], Mapping[TopicPartition, ShoalError | None]]) -> None:
+    """Log which partitions are not open: after the first failure, and at intervals."""
     began_s = told_s = time.monotonic()
     has_failed = False
     while True:

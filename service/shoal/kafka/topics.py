@@ -1,13 +1,11 @@
 """Topics: the inputs of a worker, and the state of topics, which is watched.
 
-A partition belongs to one pair of topics (``kafka.topics``, or ``kafka.input`` and ``kafka.output``). Everything that
-concerns a partition gets the settings of its pair: there ``input`` and ``output`` are the topics of the pair.
+A partition belongs to one pair of topics. Everything that concerns it gets the settings of its pair: there ``input``
+and ``output`` are the topics of the pair.
 
-A recreated topic does not keep its id. The client knows the Metadata request up to version 5. Topic ids are in version
-10, which brokers know from Kafka 2.8 on (KIP-516 and the message definitions of Apache Kafka). The client reads the
-metadata of topics every five minutes. Until then it would assign no new partition, and wait for records of a topic that
-no longer exists; a transaction waits for a deleted topic for as long as its timeout. The client reads a recreated input
-on from its last position, if that is long enough.
+A recreated topic does not keep its id. The client knows the Metadata request up to version 5; topic ids are in version
+10 (Kafka 2.8, KIP-516). The client reads the metadata of topics every five minutes: until then it would assign no new
+partition, wait for a deleted topic, or read a recreated input on from its last position.
 """
 
 from __future__ import annotations
@@ -204,11 +202,7 @@ def has_several_inputs(settings: KafkaSection) -> bool:
 
 
 def member_id(settings: KafkaSection) -> str | None:
-    """Return the ``group.instance.id`` of this worker; None without static membership.
-
-    A static member that restarts gets the partitions that it had, without a new assignment: a topic that was added to
-    ``kafka.topics`` would be read by no worker. So with several inputs the id depends on them.
-    """
+    """Return the ``group.instance.id``, which depends on the inputs: a member that restarts gets no new topic."""
     if settings.instance_id is None or not has_several_inputs(settings):
         return settings.instance_id
     inputs = "\n".join(sorted(settings_by_input(settings)))
@@ -233,13 +227,8 @@ async def watch(
 ) -> None:
     """Compare topics with their state at the start at intervals, for as long as they agree.
 
-    ``request`` returns the states of the topics, without those that the broker cannot tell now. ``input_counts`` are
-    the numbers of partitions of the inputs at the start. The topic id at the start is that of the first answer. A
-    broker that starts may not know all topics yet, so two answers in succession must differ. A request that fails is
-    repeated.
-
-    Raises `BrokerUnavailableError` if a topic was deleted, or an input has another number of partitions (the next
-    consumer loop checks all topics), and `ProgressError` if an input was recreated with the same number of partitions.
+    Two answers in succession must differ: a broker that starts may not know all topics. Raises `BrokerUnavailableError`
+    if a topic was deleted or an input has another number of partitions, `ProgressError` if an input was recreated.
     """
     expected, had_changed = {topic: TopicState(count, b"") for topic, count in input_counts.items()}, False
     while True:

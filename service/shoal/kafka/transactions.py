@@ -1,13 +1,11 @@
 """The transactions of one partition: decisions are collected, packed with the offset state, and sent in order.
 
-`RecordCollector` collects the decisions of a partition task. One transaction is sent at a time, in the order of
-packing. Decisions that are packed together are therefore committed before later ones. `TransactionalProducer` writes
-rows and committed offset together or not at all.
+`RecordCollector` sends one transaction at a time, in the order of packing. `TransactionalProducer` writes rows and
+committed offset together or not at all.
 
-`PartitionCounts` is what this process has counted of a partition, over all its tasks: each record once, also after a
-failed task. Records are counted as read when a task reads them, and by what became of them when a transaction is
-committed. After a failed task two things are not known: which records were counted as read although no commit lists
-them, and whether the last transaction was committed.
+`PartitionCounts` counts each record of a partition once, also after a failed task: as read when a task reads it, and by
+what became of it when a transaction is committed. After a failed task it is not known which records were counted as
+read although no commit lists them, and whether the last transaction was committed.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ from shoal.kafka.aiokafka_compat import InvalidRecordError
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import (
     CLIENT_ERRORS,
+    TRANSACTION_TIMEOUT_MS,
     NotYetError,
     broker_error,
     producer,
@@ -98,11 +97,10 @@ class TransactionBatch:
 
 
 class TransactionalProducer:
-    """The only writer of the output and the offset of one input partition.
+    """The only writer of the output and the offset of one input partition; each transaction also writes ``copy``.
 
-    Rows go to the partition of the same number if ``publishes``; evidence, cluster messages and quarantine entries are
-    sent in any case. ``output_ends`` are the ends of output partitions that brokers have acknowledged to this process;
-    they are kept up to date. Each transaction also writes ``copy``.
+    ``output_ends`` are ends of output partitions that brokers have acknowledged to this process; they are kept up to
+    date.
 
     Guarantee: `publish_and_commit` either commits the whole batch or raises. After an error this object must not be
     used again: the state of the partition is then unknown until the committed offset is read again.
@@ -140,10 +138,7 @@ class TransactionalProducer:
         self._check_first = check
 
     def expect_output_from(self, offset: int | None) -> None:
-        """From this offset of the output on, expect only own records; None: from the first own record on.
-
-        The output ends there now. If it once ended further on, brokers have lost records: that is logged and counted.
-        """
+        """From this offset of the output on, expect only own records; None: from the first own record on."""
         self._next_offset = offset
         if offset is None:
             return
@@ -193,10 +188,9 @@ class TransactionalProducer:
     ) -> None:
         """Send a batch and the committed offset in one transaction; an empty batch commits the offset alone.
 
-        ``at_ms`` is the time to date the messages with; it is floored to a multiple of the commit interval. Raises
-        `BrokerError` if the transaction is not committed or its outcome is unknown, and `InputError` if another
-        producer writes to the output; then it is not committed. Takes at most the transaction timeout, two seconds more
-        if a gap in the output was read, and the time of what `check_before_first` was given.
+        Messages are dated ``at_ms``, floored to the commit interval. Raises `BrokerError` if the transaction is not
+        committed or its outcome is unknown, and `InputError` if another producer writes to the output; then it is not
+        committed.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._has_failed:
@@ -207,7 +201,7 @@ class TransactionalProducer:
                 # Before the transaction begins: it may read for longer than the timeout.
                 await self._run_first_check(OffsetAndMetadata(committed_offset, metadata))
             # After this time the broker aborts the transaction by itself.
-            async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
+            async with asyncio.timeout(TRANSACTION_TIMEOUT_MS / 1000):
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
         except (IllegalOperation, InvalidTxnState) as error:
             # If the broker has refused one topic of a transaction, it refuses all its messages in this way. The client
@@ -245,10 +239,7 @@ class TransactionalProducer:
         self._check_first = None
 
     async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
-        """Raise `FencedError` if another worker owns the partition. A transaction shows it, and is aborted.
-
-        If the broker does not answer, this returns, and the caller raises its own error.
-        """
+        """Raise `FencedError` if another worker owns the partition, which an aborted transaction shows."""
         try:
             async with asyncio.timeout(ASK_S):
                 await self._producer.begin_transaction()
@@ -261,13 +252,8 @@ class TransactionalProducer:
     async def _check_single_writer(self, record_batches: Sequence[tuple[int, int]]) -> None:
         """Raise if another producer writes to the output: a second group would publish every record a second time.
 
-        Offsets that are missing between two record batches are those of a second writer, or control records (a broker
-        that restarts in the middle of a commit may write one twice). So they are read. If they cannot be read, the
-        transaction is not committed.
-
-        An offset below the expected one shows no second writer: the last transaction ended at another offset than the
-        broker had reported, or the output was recreated. Then `BrokerUnavailableError` is raised, and the next start
-        checks both.
+        Offsets that are missing may be control records, so they are read. An offset below the expected one shows no
+        second writer, but an output that ended elsewhere: the next start checks it.
         """
         tp, expected = self.target(str(self._settings.output)), self._next_offset
         for first, count in record_batches:
@@ -409,10 +395,7 @@ def _outcomes(batch: TransactionBatch) -> Counter[tuple[str, str]]:
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """What this process has counted of one partition of the input.
-
-    At most one transaction has an unknown outcome: after a failed one the next task is opened with the commit found.
-    """
+    """What this process has counted of one partition; at most one transaction has an unknown outcome."""
 
     topic: str
     partition: int
@@ -437,13 +420,7 @@ class PartitionCounts:
         self.sent = None
 
     def take_skip(self, found: CommittedState) -> int | None:
-        """If this commit is that of a sent ``--skip-to-end``, return the number of skipped offsets, else None.
-
-        The sent commit is forgotten.
-
-        A worker that got no response to a skip counts it when its next start finds the commit, but not if the process
-        has ended before, or another worker has committed.
-        """
+        """Forget a sent ``--skip-to-end``; return its number of skipped offsets if this commit is its, else None."""
         sent, self.sent_skip = self.sent_skip, None
         if sent is None:
             return None
@@ -454,8 +431,7 @@ class PartitionCounts:
     def open(self, found: CommittedState, log_end: int, metrics: Metrics) -> None:
         """Note that a task continues from a commit, and count the last transaction if this is its commit.
 
-        If it is neither that commit nor the one before, another worker has continued: the outcome of the transaction
-        stays unknown. Messages from ``log_end`` on are counted again: the log may have been cut and written again.
+        Messages from ``log_end`` on are counted again: the log may have been cut and written again.
         """
         self.read_until = min(self.read_until, log_end)
         sent = self.sent
@@ -495,12 +471,8 @@ def _is_same(one: CommittedState, other: CommittedState) -> bool:
 FULL_ROWS, FULL_BYTES, FULL_TRANSACTIONS = 50_000, 1 << 25, 16
 """With so many rows and references together, so many bytes, or so many uncommitted transactions, reading pauses."""
 FIRST_BYTES, LEAST_BYTES, LONG_TRANSACTION_S = 1 << 19, 1 << 16, 5.0
-"""A transaction may have `FIRST_BYTES` at first. If one took longer than `LONG_TRANSACTION_S`, the next may have fewer.
-It may always have `LEAST_BYTES`.
-
-The broker aborts a transaction after its timeout. If the output is slow, as under a byte-rate quota of the broker, a
-batch that had grown to `FULL_BYTES` would be aborted at every attempt.
-"""
+"""A transaction may have `FIRST_BYTES` at first, and `LEAST_BYTES` always. After one that took longer than
+`LONG_TRANSACTION_S` the next may have fewer: the broker would abort it after its timeout if the output is slow."""
 
 TOLERATED_AHEAD_MS = 1_800_000
 """How far ahead of the clock messages may be dated (ms). By default, a broker refuses more than an hour."""
@@ -524,11 +496,7 @@ class TransactionSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterListener:
-    """Callbacks of a process that receive the clusters of its partitions; their first argument is the partition.
-
-    With ``on_decided`` each decided cluster is handed over, and its decision is applied when it was handled. It returns
-    False if it was not: then it is handed over again, by this process or another.
-    """
+    """Callbacks of a process that receive the clusters of its partitions; their first argument is the partition."""
 
     publishes: bool = True
     """Whether clusters are sent to the output. If not, only offsets, quarantine entries and evidence are committed."""
@@ -635,9 +603,7 @@ class RecordCollector:
     def pack_and_send(self, commit_at: Callable[[int], CommittedState]) -> None:
         """Pack what was added, and send it after all transactions that were packed before.
 
-        ``commit_at`` returns the state to commit at a time (ms). This is never before that of an earlier commit, even
-        if the clock was set back: a start checks that no record in the output is later. Raises the error of an earlier
-        transaction.
+        ``commit_at`` returns the state to commit at a time (ms), which is never before that of an earlier commit.
         """
         self.check()
         self._packed_at_s = self._wall_clock()
@@ -718,9 +684,5 @@ class RecordCollector:
 
 
 def _message_time(commit_ms: int, now_ms: int) -> int:
-    """Return the timestamp of the messages of a commit (ms): its time, or now if that is far ahead of the clock.
-
-    A broker would refuse the messages until the clock reaches that time. The time of the commit itself must stay: a
-    restart knows by it which records were rejected as dated ahead.
-    """
+    """Return the timestamp of the messages of a commit (ms): its time, or now if that is far ahead of the clock."""
     return commit_ms if commit_ms <= now_ms + TOLERATED_AHEAD_MS else now_ms

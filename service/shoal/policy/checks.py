@@ -681,8 +681,9 @@ def missing_credentials(settings: KafkaSection) -> list[str]:
         return []
     if settings.sasl_mechanism == "OAUTHBEARER":
         return [] if any(getattr(settings, name) for name in _TOKENS) else ["sasl_oauth_token_file"]
-    names = ("sasl_username", "sasl_password")
-    return [name for name in names if not (getattr(settings, name) or getattr(settings, f"{name}_file"))]
+    has_password = settings.sasl_password or settings.sasl_password_file
+    given = {"sasl_username": settings.sasl_username, "sasl_password": has_password}
+    return [name for name, value in given.items() if not value]
 
 
 def _check_unused(settings: KafkaSection) -> Iterator[tuple[str, str]]:
@@ -704,7 +705,7 @@ def _check_unused(settings: KafkaSection) -> Iterator[tuple[str, str]]:
 
 def _check_alternatives(settings: KafkaSection) -> Iterator[tuple[str, str]]:
     """Refuse a secret that is given twice, and credentials that the SASL mechanism does not use."""
-    for name in ("sasl_username", "sasl_password", "ssl_password"):
+    for name in ("sasl_password", "ssl_password"):
         if getattr(settings, name) and getattr(settings, f"{name}_file"):
             yield f"{name}_file", f"is given besides kafka.{name}; remove one of the two"
     first, *others = [name for name in _TOKENS if getattr(settings, name)] or [""]
@@ -716,7 +717,7 @@ def _check_alternatives(settings: KafkaSection) -> Iterator[tuple[str, str]]:
     if not settings.security_protocol.startswith("SASL"):
         return
     mechanism = settings.sasl_mechanism or "PLAIN"
-    passwords = ("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file")
+    passwords = ("sasl_username", "sasl_password", "sasl_password_file")
     for name in _TOKENS if mechanism != "OAUTHBEARER" else passwords:
         if getattr(settings, name):
             yield name, f"has no effect with kafka.sasl_mechanism {mechanism}; remove it"

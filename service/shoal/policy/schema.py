@@ -348,9 +348,6 @@ class KafkaSection(Section):
         shown="`PLAIN`",
     )
     sasl_username: SecretStr | None = key("User name. Required for SASL with a password.", strict=False)
-    sasl_username_file: Text | None = key(
-        "File that holds the user name instead.", values="file", example="/run/secrets/username"
-    )
     sasl_password: SecretStr | None = key(
         "Password. Required for SASL with a password. Put it into the environment or a file.", strict=False
     )
@@ -408,9 +405,6 @@ class KafkaSection(Section):
         "Session timeout of the consumer group: how long the partitions of a killed worker wait for the next one.",
         default=10_000,
         ge=1_000,
-    )
-    transaction_timeout_ms: int = key(
-        "Transaction timeout. The broker's `transaction.max.timeout.ms` must allow it.", default=60_000, ge=1_000
     )
     patience_s: Number = key(
         "How long to try again while the broker cannot be reached, or lets no transactions begin. Then the worker ends "

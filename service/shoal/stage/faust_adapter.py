@@ -1,9 +1,6 @@
 """Faust as the stage sees it. Only this module uses undocumented parts of Faust; `USED_FAUST_API` lists them.
 
-The guarantee does not depend on Faust's bookkeeping: fencing decides which worker owns a partition, the stage commits
-its own progress, and its own reader detects missing records. A change inside Faust stops the stage with an error.
-
-`MessageBuffer` holds the messages that the stream has delivered and no partition task has taken yet, by partition.
+The guarantee does not depend on Faust's bookkeeping. A change inside Faust stops the stage with an error.
 """
 
 from __future__ import annotations
@@ -46,10 +43,7 @@ class BufferedMessage(NamedTuple):
 
 
 class MessageBuffer:
-    """Messages between the Faust stream and the partition tasks, at most ``limit`` of them over all partitions.
-
-    ``rewind(partition, offset)`` makes the stream deliver a partition again from this offset on.
-    """
+    """Messages between the Faust stream and the partition tasks, at most ``limit`` of them over all partitions."""
 
     def __init__(self, rewind: Callable[[int, int], Awaitable[None]], limit: int = LIMIT_RECORDS) -> None:
         self.rewind = rewind
@@ -256,11 +250,7 @@ class FaustAdapter:
         on_rebalance_complete: SignalHandler,
         on_shutdown: SignalHandler,
     ) -> None:
-        """Call these handlers on an assignment, a revocation, the end of a rebalance and the shutdown of the app.
-
-        The first two get the partitions of the topic, the others an empty set. Faust resumes the flow of records after
-        the third has returned, and cancels agents after the last.
-        """
+        """Call these handlers, the first two with the partitions of the topic; the flow resumes after the third."""
 
         async def before_shutdown(partitions: set[int]) -> None:
             vars(self.app)["shoal_is_stopping"] = True
@@ -306,9 +296,7 @@ class FaustAdapter:
     async def set_read_committed(self) -> bool:
         """Set the isolation level of the app's consumer to read committed, for all topics that it reads.
 
-        Return whether it had fetched records of this topic before, whose transactions may be open or aborted. Raises
-        `ConfigError` if the level cannot be set in this version of Faust or its client, and `BrokerUnavailableError` if
-        a fetch request that was open when the level was set gets no response.
+        Return whether it had fetched records of this topic before, whose transactions may be open or aborted.
         """
         thread = getattr(self.app.consumer, "_thread", None)
         fetcher = getattr(getattr(thread, "_consumer", None), "_fetcher", None)

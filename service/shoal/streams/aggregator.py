@@ -288,9 +288,8 @@ class StreamAggregator:
 class SubjectEncoder:
     """Encodes subjects as integers: integers as themselves, strings in the order of their first occurrence.
 
-    Strings are compared without surrounding whitespace, in Unicode's composed form (NFC), and numbers by their value:
-    "7", "07" and "7.0 " are the same subject. A stream has either integers or strings. A string keeps its code for at
-    least ``delta`` records after its last occurrence (`RecentCodes`).
+    Strings are compared without surrounding whitespace, in Unicode's composed form (NFC), and numbers by their value. A
+    string keeps its code for at least ``delta`` records after its last occurrence (`RecentCodes`).
     """
 
     def __init__(self, delta: int) -> None:
@@ -298,11 +297,7 @@ class SubjectEncoder:
         self._kind = self._pending_kind = ""
 
     def encode(self, subjects: ArrayLike, count: int) -> Int64Vector:
-        """Return one code per subject. Call `remember` once the records have been accepted.
-
-        Raises `ParameterError` if the subjects are not ``count`` integers or strings, or strings follow integers or
-        integers strings.
-        """
+        """Return one code per subject. Call `remember` once the records have been accepted."""
         given = as_array(subjects, "subjects")
         if given.dtype == object and all(isinstance(name, str) for name in given.ravel()):
             given = given.astype(np.str_)

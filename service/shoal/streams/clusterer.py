@@ -27,8 +27,7 @@ __all__ = ["InputValidator", "StreamClusterer", "code_distance_faults", "paramet
 
 MAX_DIMENSIONS = 10_000
 """Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
-MAX_POSITION = 1 << 62
-"""Positions and expiry keys must lie within +-2^62, so that their differences fit 64 bits."""
+MAX_POSITION = 1 << 62  # positions and expiry keys must lie within +-2^62, so that their differences fit 64 bits
 AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 _ZERO = np.zeros(1, np.int64)
 
@@ -36,27 +35,20 @@ _ZERO = np.zeros(1, np.int64)
 class StreamClusterer:
     """Stream microaggregation with a delay of at most delta: decides which records form a cluster, and when.
 
-    ``k``, ``delta``, ``rule``, ``max_share`` and ``code_distances`` (from 0 to 1e150) are those of `StreamAggregator`.
-    ``d`` is the number of numeric coordinates of a record: 1 or more, or 0 or more if there are ``code_distances``.
-    ``position`` is the weight omega_p of the position, or the target that it follows. ``expiry_limits`` has one limit
-    per expiry key: a record expires as soon as an arriving record has a key that exceeds its own by more than the
-    limit. While fewer than ``min_population`` distinct subjects are held, no record expires by the first expiry key,
-    which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column only if all
-    members have it, as with a common ancestor; by default it publishes the most frequent one. Only partitions of the
-    held records (rule block, `flush`) take it into account. ``diversity`` is what each cluster must satisfy in the
-    ``protected`` (q, 1 or more) protected attributes. Raises `ParameterError` if ``k``, ``delta``, ``d``, ``rule``,
-    ``position``, ``max_share`` or ``code_distances`` are outside their domain; the message names all of them.
+    ``k``, ``delta``, ``rule``, ``max_share`` and ``code_distances`` (from 0 to 1e150) are those of `StreamAggregator`;
+    ``d`` is the number of numeric coordinates. ``position`` is the weight omega_p of the position, or the target that
+    it follows. A record expires as soon as an arriving record has a key that exceeds its own by more than the limit,
+    one of ``expiry_limits``. While fewer than ``min_population`` distinct subjects are held, none expires by the first
+    key, which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code only if all members have
+    it; only partitions of the held records take it into account. ``diversity`` is what each cluster must satisfy in the
+    ``protected`` attributes. Raises `ParameterError`, whose message names all parameters that are outside their domain.
 
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records, and satisfies ``diversity``. A record is decided at the
     latest with the first arrival that is delta or more positions after it. It is suppressed only if fewer than k
     subjects are held then, or the rule finds no cluster that satisfies ``diversity``, and at the end also if fewer than
-    ``min_population`` are held.
-
-    The squared distance of two records is that of their numeric coordinates plus the ``code_distances`` of the columns
-    in which their codes differ. Of codes only equality counts.
-
-    Decisions do not depend on how the stream is cut into blocks. All decisions are verified before they are returned.
+    ``min_population`` are held. Decisions do not depend on how the stream is cut into blocks. All decisions are
+    verified before they are returned.
 
     Cost: O(delta (d + c)) memory; for time see the classes of the rules. Source: Algorithms 2 and 3 and Note 1 of J.
     Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017 (doi:10.1109/ICDMW.2017.141), which does
@@ -133,21 +125,14 @@ class StreamClusterer:
         return self._buffer.positions()
 
     def count_before_due(self, positions: Int64Vector, expiry_keys: Int64Matrix) -> int:
-        """Return how many of the next n records, with n >= 1, can be pushed for certain before a decision is due.
-
-        ``positions`` (n,) and ``expiry_keys`` (n, C) are those of `push`. A clock that does not count yet, because too
-        few subjects are held, counts here.
-        """
+        """Return how many of the next n records, n >= 1, can be pushed for certain before a decision is due."""
         oldest, oldest_keys = self._buffer.oldest() if len(self._buffer) else (int(positions[0]), expiry_keys[0])
         is_due = positions - oldest >= self._delta
         is_due |= (expiry_keys - oldest_keys > self._limits).any(axis=1)
         return int(is_due.argmax()) if is_due.any() else len(is_due)
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
-        """Replace the coordinates of the held records by finite ones (held, d), in the order of `held_positions`.
-
-        Codes stay. Raises `ParameterError` if the coordinates are not valid; nothing has changed.
-        """
+        """Replace the coordinates of the held records by finite ones (held, d), in the order of `held_positions`."""
         self._buffer.replace_coordinates(self._validator.validate_coordinates(coordinates, len(self._buffer)))
 
     def push(
@@ -162,13 +147,10 @@ class StreamClusterer:
     ) -> Decisions:
         """Add a block of n records, 0 or more, and return the decisions on the records that expire, in their order.
 
-        No array is modified. ``coordinates`` (n, d) are scaled and weighted quasi-identifiers, finite. If ``subjects``
-        (n,) are omitted (then in all calls), each record is a subject of its own. ``positions`` (n,) are arrival ranks,
-        strictly ascending over all calls; gaps are allowed; if omitted, they are numbered after the last one.
-        ``expiry_keys`` (n, C) have one column per expiry limit and never decrease: a time in ms, a log offset.
-        ``codes`` (n, c) are those of the category columns, ``values`` (n, q) those of protected attributes; a category
-        or value must keep its code while a record with it is held. ``bins`` (n, q) are indices into the reference of
-        each attribute, needed if ``diversity`` has a t.
+        ``subjects`` (n,) are given in all calls or in none; without them each record is a subject of its own.
+        ``positions`` (n,) are arrival ranks, strictly ascending over all calls; if omitted, they are numbered after the
+        last one. ``expiry_keys`` (n, C) never decrease. A category of ``codes`` (n, c), or a value of ``values`` (n,
+        q), must keep its code while a record with it is held. ``bins`` (n, q) are needed if ``diversity`` has a t.
 
         Raises `ParameterError` if the block is not valid, and nothing has changed; `GuaranteeError` if a decision
         violates an invariant, in this call and all later ones.
@@ -181,12 +163,8 @@ class StreamClusterer:
     def flush(self) -> Decisions:
         """Decide on all held records, as at the end of the stream; more records may be pushed afterwards.
 
-        Under rules ``greedy``, ``awo`` and ``block`` all held records are decided, as the clusters of a partition:
-        MDAV, then descent; clusters are merged until each satisfies the constraints. Under rule ``nearest``, and where
-        even a single cluster of all records violates them, the oldest record is decided as usual while 2k distinct
-        subjects are held. Fewer than 2k form one cluster around the oldest record, and records above
-        ``max_share`` are decided on in turn. Fewer than k are suppressed, oldest first. If fewer than
-        ``min_population`` subjects are held, all records are suppressed. Raises `GuaranteeError` as `push` does.
+        Rules ``greedy``, ``awo`` and ``block`` partition them (`PartitionFlushRule`); rule ``nearest`` decides on the
+        oldest record in turn. If fewer than ``min_population`` subjects are held, all records are suppressed.
         """
         nothing = np.zeros(0, np.int64)
         self._invariants.register(nothing, nothing)
@@ -211,11 +189,7 @@ class StreamClusterer:
 
 
 class InputValidator:
-    """Validates blocks against the parameters of the stream and against the last block.
-
-    ``dimensions``, ``keys`` and ``codes`` are numbers of coordinates, expiry keys and category columns of a record.
-    ``last`` is the position of the last record; -1 before the first.
-    """
+    """Validates blocks against the parameters of the stream and against the last block."""
 
     def __init__(self, dimensions: int, keys: int, codes: int = 0, protection: Protection | None = None) -> None:
         self._dimensions, self._key_count, self._codes, self._protection = dimensions, keys, codes, protection
@@ -233,10 +207,7 @@ class InputValidator:
         values: AnyArray | None = None,
         bins: AnyArray | None = None,
     ) -> CoordinateBlock:
-        """Return the arrays of `StreamClusterer.push` as a block, with positions and subjects filled in.
-
-        The validator does not change. `ParameterError` names the array and what it must be, never a value.
-        """
+        """Return the arrays of `StreamClusterer.push` as a block, with positions and subjects filled in."""
         checked = _expect(coordinates, "coordinates", np.float64, (None, self._dimensions))
         count = len(checked)
         if self._by_subject is not None and self._by_subject != (subjects is not None):

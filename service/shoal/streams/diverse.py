@@ -1,17 +1,10 @@
 """The stream rules under l-diversity, t-closeness and a largest share of one value.
 
 Each rule decides as it does without them if its cluster satisfies them. Otherwise a new cluster grows around the oldest
-record to a given number of members n; if none is found, that record is suppressed. A record is permitted only if the
-cluster can still be completed with it: the values and subjects that are missing fit into the open entries, no value or
-subject exceeds its share of n records, and the distance from the reference can stay within t. Of the permitted records
-the one that the rule prefers joins: the nearest to the oldest record, or the one that increases the squared error
-least. Where a bound is not exact, clusters are tried from loose to strict. Then n is raised. The finished cluster is
-checked exactly. Which codes stand for subjects and values does not matter: only equality, bins and the order of arrival
-do.
-
-This is steering ([1]_, section IV) as a hard constraint: where a bucket attribute makes records of one bucket distant
-from each other, a record of a used bucket is not permitted at all. A weight cannot guarantee anything, because records
-near enough always outweigh it.
+record to a given number of members n; if none is found, that record is suppressed. Of the records with which the
+cluster can still be completed the one that the rule prefers joins. Where a bound is not exact, clusters are tried from
+loose to strict. Then n is raised. The finished cluster is checked exactly. This is steering ([1]_, section IV) as a
+hard constraint: a weight cannot guarantee anything, because records near enough always outweigh it.
 
 A cluster of n records is t-close if its counts are at most n t away from those of the reference. A record of a bin is
 permitted if a lower bound on the distance of the finished cluster stays within n t. All quantities are in records: n
@@ -93,16 +86,12 @@ __all__ = ["BY_DISTANCE", "DiverseBlockRule", "DiverseRule"]
 
 TOLERANCE = 1e-9
 """Rounding allowance in records. The finished cluster is checked exactly."""
-STRICTNESS_LEVELS = 4
-"""Clusters of one size that are tried where no bound is exact, from loose to strict."""
-LARGEST_CLUSTER = 4
-"""Largest cluster in units of k, unless t needs more."""
+STRICTNESS_LEVELS = 4  # clusters of one size that are tried where no bound is exact, from loose to strict
+LARGEST_CLUSTER = 4  # largest cluster in units of k, unless t needs more
 ARTIFICIAL_RECORDS = 64
 """Records that are partitioned to compile all kernels, at least: enough clusters to be merged in pairs."""
-ALL = -1
-"""Decide on all records."""
-BY_DISTANCE = -1.0
-"""In place of the weight of opportunity costs: rule nearest."""
+ALL = -1  # decide on all records
+BY_DISTANCE = -1.0  # in place of the weight of opportunity costs: rule nearest
 
 
 class BinBudgets(NamedTuple):
@@ -135,11 +124,8 @@ class DiversityState(NamedTuple):
 class DiverseRule(PartitionFlushRule):
     """Rules nearest, greedy and awo; a cluster that is not diverse is replaced by one that grows under the constraints.
 
-    ``opportunity_weight`` is `BY_DISTANCE` for rule nearest, else that of `GrowthRule`.
-
-    At the end of the stream the held records are partitioned under the same constraints: with t as by
-    ``microaggregate(algorithm="auto", refine="descent")``, else as with ``algorithm="mdav"``. If even a single cluster
-    of all records violates the constraints, the oldest record is decided on until none is held.
+    At the end of the stream the held records are partitioned under the same constraints. If even a single cluster of
+    all records violates them, the oldest record is decided on until none is held.
 
     Cost per cluster: that of the rule, and O(n held (d + q)) for each size n that is tried.
     """
@@ -194,10 +180,8 @@ class DiverseRule(PartitionFlushRule):
 class DiverseBlockRule(DiverseRule):
     """When a record expires, all held records are released in the clusters of a partition under the constraints.
 
-    Without t, the partition is that of `BlockRule`. With t, it is made
-    of clusters that grow around the oldest record in turn. Clusters that violate a constraint are merged with near
-    ones, and descent without a violation follows. If even a single cluster of all held records violates the
-    constraints, only the oldest record is decided on, as by `DiverseRule`.
+    With t, the partition is made of clusters that grow around the oldest record in turn. If even a single cluster of
+    all held records violates the constraints, only the oldest record is decided on.
     """
 
     def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
@@ -239,10 +223,7 @@ class DiverseBlockRule(DiverseRule):
 
 
 class HeldTable:
-    """The held records as a table under constraints.
-
-    ``points`` (n, d) are their coordinates, also for categories and the weighted position.
-    """
+    """The held records as a table under constraints."""
 
     def __init__(
         self, held: HeldRecords, points: Float64Matrix, constraints: StreamConstraints, protection: Protection
@@ -263,10 +244,7 @@ class HeldTable:
             return None
 
     def repaired(self, labels: Int32Vector) -> Int32Vector | None:
-        """Return a partition whose violating clusters exchanged records or were merged; None if in vain.
-
-        With t they are merged at once, and descent follows: it splits what has been merged without need.
-        """
+        """Return a partition whose violating clusters exchanged records or were merged; None if in vain."""
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
         if self._constraints.limit_values and not self._has_t:
             labels = repair_by_swaps(self._points, labels, self._k, self._constraints)
@@ -372,10 +350,7 @@ def decide_diversely(
     given_cause: int,
     most: int,
 ) -> None:
-    """Append staged records one by one and decide on each that expires; or decide on held records for a given cause.
-
-    ``given_cause`` is `NOT_DUE`, or the cause for which up to ``most`` records are decided on.
-    """
+    """Append staged records one by one and decide on each that expires; or decide on held records for a given cause."""
     held, decided = stream.held, 0
     while decided != most:
         cause = append_until_due(stream, cursor) if given_cause == NOT_DUE else given_cause
@@ -417,13 +392,8 @@ def is_cluster_diverse(held: HeldRecords, state: DiversityState, members: Int64V
 def grow_diverse(stream: StreamState, state: DiversityState, moves: bool) -> int:
     """Write a cluster of the oldest record that satisfies all constraints to `Workspace.members`; return its size.
 
-    Members are written oldest first. The size is 0 if no such cluster was found. ``state.opportunity_costs`` are those
-    of the held records; 0 where they have none. With ``moves`` the record that increases the squared error of the
-    cluster least joins, else the one nearest to the oldest record.
-
-    n is k, then k + 1, then half as many more each time, up to 4k or twice the smallest n that t allows, at most all
-    held records. A largest share of 0.5 of a value may be impossible for an odd number of records. Cost: O(n held (d +
-    q)) for each n and strictness.
+    Members are written oldest first; the size is 0 if no such cluster was found. n is k, then k + 1, then half as many
+    more each time, up to 4k or twice the smallest n that t allows. Cost: O(n held (d + q)) for each n and strictness.
     """
     held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     count = held.extent[TAIL] - held.extent[HEAD]
@@ -463,10 +433,7 @@ def _levels(state: DiversityState) -> int:
 
 @njit_inline
 def _number_all(stream: StreamState, state: DiversityState) -> int:
-    """Number values and subjects of the held records by their first occurrence; return the number of subjects.
-
-    If the held records have too few values of an attribute, no cluster can be diverse, and 0 is returned.
-    """
+    """Number values and subjects of the held records; return the number of subjects, 0 if values are too few."""
     held, numbering, found, first = stream.held, stream.workspace.numbering, 0, stream.held.code_distances.size
     head, tail = held.extent[HEAD], held.extent[TAIL]
     for row in range(state.attributes[0] + 1):
@@ -574,11 +541,7 @@ def _grow_to(stream: StreamState, state: DiversityState, n: int, strictness: flo
 def _cheapest_permitted(
     held: HeldRecords, state: DiversityState, open_entries: int, divisor: float, strictness: float
 ) -> int:
-    """Return the permitted record of the least cost, of equal ones the oldest; -1 if there is none.
-
-    The squared error of m records grows by 1 / (m + 1) times the sum of the squared distances of a new record from
-    them, less a part that is the same for all records.
-    """
+    """Return the permitted record that adds least to the squared error, of equal ones the oldest; -1 if none."""
     best, chosen = np.inf, -1
     must_contribute = False  # the strictest cluster takes the missing values first
     for attribute in range(state.attributes[0]):
@@ -596,10 +559,7 @@ def _cheapest_permitted(
 def _is_permitted(
     held: HeldRecords, state: DiversityState, record: int, open_entries: int, must_contribute: bool
 ) -> bool:
-    """Whether the cluster can still be completed if a record joins it.
-
-    What is missing must fit into the entries that are then open. ``must_contribute`` asks for a missing value.
-    """
+    """Whether the cluster can still be completed if a record joins it."""
     contributes = False
     for row in range(state.numbers.shape[0]):
         members = state.counts[row, state.numbers[row, record]]
@@ -656,11 +616,7 @@ def permit_bins(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int
 def _bound_ordered(
     cumulative: Float64Vector, counts: Int64Vector, n: int, open_entries: int, costs: Float64Vector
 ) -> None:
-    """Write a lower bound on the ordered distance, times n and the bins less one, if a record of each bin joins.
-
-    The cumulative count at a bin is one more for a record at or below it. It grows by at most the entries that are then
-    open. Bounds are summed from both ends: ``costs`` first holds the sum over lower bins without the record.
-    """
+    """Write a lower bound on the ordered distance, times n and the bins less one, if a record of each bin joins."""
     last, below, members = counts.size - 1, 0.0, 0
     for own in range(last):
         costs[own] = below
@@ -680,8 +636,7 @@ def _bound_ordered(
 def _bound_equal(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int, open_entries: int) -> float:
     """Write the least equal distance, times n, of a cluster that a record of each bin joins; return the least of all.
 
-    A bin has room for some records without excess, then for one with a part of a record in excess; all others are in
-    excess. The cheapest of them fill the open entries.
+    A bin has room for some records without excess, then for one in part; the cheapest fill the open entries.
     """
     first, end = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]
     excess, free, parts, costs = 0.0, 0, 0, budgets.costs[first:end]

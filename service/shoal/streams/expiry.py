@@ -68,8 +68,7 @@ __all__ = [
 
 STAGED, NEWEST_POSITION = range(2)
 """Entries of the cursor."""
-GAIN = 0.05
-"""Change of the logarithm of the weight after a cluster whose excess span is one target above the target."""
+GAIN = 0.05  # change of the logarithm of the weight after a cluster whose excess span is one target above the target
 MAX_EXCESS = 4.0
 """Largest excess over the target that counts, in targets. It limits the effect of one outlying record."""
 
@@ -82,8 +81,7 @@ class WeightTarget(NamedTuple):
     highest: float
 
 
-NO_TARGET = WeightTarget(-1.0, 0.0, 0.0)
-"""The weight is fixed."""
+NO_TARGET = WeightTarget(-1.0, 0.0, 0.0)  # the weight is fixed
 
 
 class StreamConstraints(NamedTuple):
@@ -202,10 +200,7 @@ def has_min_population(stream: StreamState) -> bool:
 
 @njit_inline
 def release_or_suppress(stream: StreamState, decisions: DecisionBuffer, size: int, newest: int, cause: int) -> None:
-    """Release the cluster of so many records in `Workspace.members`; suppress the oldest record if there is none.
-
-    The weight of the position is updated.
-    """
+    """Release the cluster of so many records in `Workspace.members`; suppress the oldest record if there is none."""
     clusters_before = decisions.counts[CLUSTERS]
     if size > 0:
         release(stream.held, decisions, stream.workspace.members[:size], newest, cause)
@@ -232,11 +227,7 @@ def update_weight(omega_p: Float64Vector, target: WeightTarget, decisions: Decis
 
 @njit_inline
 def squared_distances(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
-    """Write the squared distance of every held record from one of them.
-
-    The sum begins with the position and takes the attributes in order, then the category columns, so that results do
-    not depend on the machine.
-    """
+    """Write the squared distance of every held record from one of them; the order of the sum is fixed."""
     head, count = held.extent[HEAD], distances.size
     if omega_p > 0.0:
         positions = held.positions[head : head + count]
@@ -289,8 +280,7 @@ def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member:
 def limit_shares_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
     """Remove the farthest member of a subject above ``max_share`` until none is above; return how many are kept.
 
-    Its entry in ``members`` becomes -1. What `add_member` filled is cleared. Every subject keeps a member: one record
-    among k or more subjects is never above a share of 1/k.
+    Its entry in ``members`` becomes -1. What `add_member` filled is cleared. Every subject keeps a member.
     """
     kept, counts = size, workspace.counts[: workspace.numbering.size[0]]
     while True:
@@ -326,10 +316,7 @@ def sort_by_age(members: Int64Vector, is_member: Int64Vector) -> None:
 
 @njit_inline
 def write_point(held: HeldRecords, record: int, omega_p: float, point: Float64Vector) -> None:
-    """Write the coordinates and the weighted position of a record.
-
-    The position is counted from that of the oldest record: the difference is small, so that its float is exact.
-    """
+    """Write the coordinates and the weighted position of a record, counted from the oldest so that it is exact."""
     slot, last = held.extent[HEAD] + record, point.size - 1
     for j in range(last):
         point[j] = held.coordinates[j, slot]

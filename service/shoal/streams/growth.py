@@ -1,12 +1,8 @@
 """Rules greedy, awo and block: the cluster of the expiring record grows around its own mean, or all held records leave.
 
 Rule greedy adds the record that increases the squared error of the cluster least. Opportunity-cost growth (awo)
-subtracts the opportunity cost of the record: what it is expected to cost if the record stays held. That cost is low
-where similar records are held, high where the record is isolated, and it increases with the record's age. Rule greedy
-is the special case of opportunity costs of 0. Both differ from rule nearest, which measures distances from the expiring
-record and not from the mean of the cluster.
-
-Rule block releases all held records in the clusters of a partition.
+subtracts what the record is expected to cost if it stays held: little where similar records are held, more for an
+isolated or an old record. Rule block releases all held records in the clusters of a partition.
 """
 
 from __future__ import annotations
@@ -91,14 +87,9 @@ def candidates_of(buffer: Buffer, constraints: StreamConstraints, opportunity_we
 class GrowthRule(PartitionFlushRule):
     """The expiring record's cluster grows around its mean, greedily or by opportunity cost (awo).
 
-    ``opportunity_weight`` is the weight of opportunity costs; 0 for rule greedy.
-
     The opportunity cost of a record is half its mean squared distance from the k - 1 nearest held records, times its
-    age as a share of delta, times ``opportunity_weight``. It is computed for every decision, from the held records
-    alone.
-
-    If fewer than k records would be left for the next expiring record, the oldest held records replace young members.
-    The end of the stream is decided on as by `PartitionFlushRule`.
+    age as a share of delta, times ``opportunity_weight`` (0 for greedy). If fewer than k records would be left for the
+    next expiring record, the oldest held records replace young members.
 
     Cost per cluster: O(k held d) for awo, and O(held log held) more for greedy, whose candidates are all held records.
     """
@@ -114,12 +105,8 @@ class GrowthRule(PartitionFlushRule):
 class BlockRule(GrowthRule):
     """When a record expires, all held records are released in the clusters of a partition by MDAV and descent.
 
-    Clusters have k to 2k - 1 records; a weighted position is one more coordinate. A cluster with fewer than k subjects,
-    or with a subject above ``max_share``, exchanges records with others. If that does not suffice, only the cluster of
-    the expiring record is released; it grows as by `GrowthRule`. Merging would lose up to three times as much, and is
-    left to the end of the stream.
-
-    Cost per release: that of `tables.mdav` and `tables.refinement` for the held records.
+    If exchanges of records do not make all clusters feasible, only the cluster of the expiring record is released; it
+    grows as by `GrowthRule`. Cost per release: that of `tables.mdav` and `tables.refinement` for the held records.
     """
 
     def precompile(self) -> None:
@@ -159,9 +146,8 @@ def decide_due_by_partition(
 ) -> int:
     """Append staged records and decide on expiring ones, while few enough records are held for the dense descent.
 
-    ``refused_cause`` is the cause for which only the cluster of the oldest record must be released first, or `NOT_DUE`.
-    Returns the cause for which the caller must partition and release all held records, or `NOT_DUE` if all staged
-    records have been appended.
+    For ``refused_cause`` only the cluster of the oldest record is released first. Returns the cause for which the
+    caller must release all held records, or `NOT_DUE` at the end.
     """
     held = stream.held
     while True:
@@ -184,10 +170,7 @@ def decide_due_by_partition(
 
 @njit_inline
 def select_by_growth(stream: StreamState, candidates: Candidates, newest: int) -> int:
-    """Write the cluster that grows around the oldest record to k subjects to `Workspace.members`; return its size.
-
-    Members are written oldest first. The size is 0 if fewer than k subjects are held.
-    """
+    """Write the cluster that grows around the oldest record to `Workspace.members`; return its size, 0 for none."""
     held, workspace, k = stream.held, stream.workspace, stream.constraints.k
     omega_p, head, tail = stream.constraints.omega_p[0], held.extent[HEAD], held.extent[TAIL]
     if count_up_to(workspace.numbering, held.subjects[head:tail], k) < k:
@@ -216,12 +199,8 @@ def select_by_growth(stream: StreamState, candidates: Candidates, newest: int) -
 def grow(stream: StreamState, candidates: Candidates, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
-    In the category columns, the squared distance of a record from the mean of n members is the mean of its squared
-    distances from them, less half the mean squared distance of two members. The second part is the same for all
-    candidates of a step. It is left out: one of them joins in any case, and opportunity costs are subtracted from all
-    of them alike, so that it changes no comparison.
-
-    The caller clears what `add_member` has filled (`limit_shares_and_reset`).
+    In the category columns a part of the distance that is the same for all candidates is left out: it changes no
+    comparison. The caller clears what `add_member` has filled (`limit_shares_and_reset`).
     """
     held, workspace, k = stream.held, stream.workspace, stream.constraints.k
     centroid, width, columns = candidates.centroid, candidates.centroid.size, candidates.codes.shape[0]
@@ -287,10 +266,7 @@ def _add_code_distances(held: HeldRecords, candidates: Candidates, record: int, 
 
 @njit_inline
 def _fill_candidates(stream: StreamState, candidates: Candidates) -> int:
-    """Fill the candidates with the records nearest to the oldest one, the nearest first; return how many there are.
-
-    Of two equally near records the older one comes first.
-    """
+    """Fill the candidates with the records nearest to the oldest one, the nearest first; return how many there are."""
     held, workspace, omega_p = stream.held, stream.workspace, stream.constraints.omega_p[0]
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, heap = workspace.distances[: tail - head], workspace.heap[: tail - head - 1]
@@ -336,10 +312,8 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 def _include_old_records(stream: StreamState, candidates: Candidates) -> None:
     """Exchange young members for the oldest held records, so that the next expiring record finds k records.
 
-    After this decision ``held - k`` records are held. The oldest of them expires at the latest when as many positions
-    have passed as it is younger than the record that expires now. With an arrival at each position,
-    ``held - k + (its position - position of the current oldest)`` records are then held. If these are fewer than k, it
-    would be suppressed. It therefore replaces the younger member that is farthest from the mean, or the younger member
+    With an arrival at each position, ``held - k + (its position - position of the current oldest)`` records are held
+    when it expires. If these are fewer than k, it replaces the younger member that is farthest from the mean, or that
     of its own subject. Members have distinct subjects before and after.
     """
     held, workspace, k = stream.held, stream.workspace, stream.constraints.k
@@ -370,9 +344,7 @@ def _replaceable_member(
 ) -> int:
     """Return the member that a record may replace, or -1: the farthest of the members that are younger than the record.
 
-    ``code_sums`` (k,) are those of `_sum_member_distances`.
-    If a member has the same subject, only that member may be replaced, whatever its distance, because members must have
-    distinct subjects: it is returned if it is younger than the record, else -1.
+    A member of the same subject is the only one that may be replaced, because members have distinct subjects.
     """
     head, centroid = held.extent[HEAD], candidates.centroid
     subjects = held.subjects[head : held.extent[TAIL]]

@@ -56,21 +56,17 @@ GAP_COUNT, COMPACTIONS = 0, 1
 """Indices into `HeldRecords.gap_state`."""
 CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
 """Indices into `DecisionBuffer.counts`."""
-END = POSITION = 0
-"""Row 0 of `DecisionBuffer.clusters` and of `DecisionBuffer.suppressed`."""
+END = POSITION = 0  # row 0 of `DecisionBuffer.clusters` and of `DecisionBuffer.suppressed`
 CAUSE, NEWEST, BEFORE = 1, 2, 3
 """Rows of both arrays; ``BEFORE`` of `DecisionBuffer.suppressed` only."""
-NOT_DUE = -2
-"""Returned instead of a cause when no held record expires."""
+NOT_DUE = -2  # returned instead of a cause when no held record expires
 FLUSHED, BY_POSITION, BY_CLOCK = -1, 0, 1
 """Causes of a decision: the end of the stream; delta; the first expiry key, which is a clock. Expiry key c, counted
 from 0, is cause c + 1."""
-LONG_RUN = 16
-"""Mean number of records between two members from which runs are copied instead of single values."""
+LONG_RUN = 16  # mean number of records between two members from which runs are copied instead of single values
 SLICE = 1024
 """Records that are staged at a time. A longer block is processed slice by slice."""
-_NONE = np.zeros(0)
-"""No category column."""
+_NONE = np.zeros(0)  # no category column
 
 
 class HeldRecords(NamedTuple):
@@ -129,11 +125,7 @@ class CoordinateBlock(NamedTuple):
 
 
 class Buffer:
-    """The held records and the staged slice. At most ``delta + 1`` records are held.
-
-    ``held`` are the arrays of ``capacity`` slots: ``delta + 1``, and a slice or half of delta. More slots would need
-    fewer compactions.
-    """
+    """The held records, at most ``delta + 1``, and the staged slice. More slots would need fewer compactions."""
 
     def __init__(
         self,
@@ -175,7 +167,8 @@ class Buffer:
         """Return a copy of all arrays."""
         copies = self._allocate()
         for copied, array in zip(copies, self.held, strict=True):
-            copied[...] = array
+            if array.base is not self.held.integers:  # its rows are copied with it
+                copied[...] = array
         return copies
 
     def _slots(self, arriving: int = 0) -> Int64Vector:
@@ -221,10 +214,7 @@ def empty_held(
     protected: int = 0,
     codes_must_agree: BoolVector | None = None,
 ) -> HeldRecords:
-    """Allocate the arrays for ``capacity`` records with so many coordinates and expiry keys.
-
-    Each entry of ``code_distances`` (c,) adds a category column; ``protected`` rows of codes follow.
-    """
+    """Allocate the arrays; each entry of ``code_distances`` (c,) adds a row of codes, ``protected`` rows follow."""
     integers = np.zeros((2 + columns + len(code_distances) + protected, capacity), np.int64)
     must_agree = np.zeros(len(code_distances), np.bool_) if codes_must_agree is None else codes_must_agree.copy()
     return HeldRecords(

@@ -8,8 +8,8 @@ The index gives the answers of a full scan, ties and rounding included: lower bo
 the distances themselves, which round monotonically. It is derived from the held records only, and is no part of the
 state that must survive a restart.
 
-Whether it pays is counted in records read, not in seconds, so that two machines do the same work. Where it does not
-(many ties, attributes that say nothing of each other), all held records are scanned for the next `RETRY_AFTER` records.
+Whether it pays is counted in records read, so that two machines do the same work. Where it does not, all held records
+are scanned for the next `RETRY_AFTER` records.
 
 References
 ----------
@@ -54,29 +54,22 @@ __all__ = ["IndexedGrowthRule", "is_indexable"]
 
 INDEXED_FROM = 4000
 """Held records from which the index is used. With 5,000 it doubles the speed at least, with 2,000 it gains nothing."""
-MAX_INDEXED_DIMENSIONS = 8
-"""Coordinates up to which the index may be faster than a scan."""
-CELL_SIZE = 8
-"""Largest number of records of a cell when the index is built."""
+MAX_INDEXED_DIMENSIONS = 8  # coordinates up to which the index may be faster than a scan
+CELL_SIZE = 8  # largest number of records of a cell when the index is built
 PAGE_SIZE = 14
 """Records on a page; with two more integers they fill one cache line. A cell gets further pages as records arrive."""
 COUNT, NEXT_PAGE, FIRST_RECORD = range(3)
 """Entries of a page: the number of its records, the next page of the same cell or `NONE`, and the first record."""
 LOW, HIGH = 0, 1
 """Indices into the second axis of `CellIndex.boxes`."""
-NONE = -1
-"""Stands for no page in a list of pages, and for no index in ``state[BUILT_AT]``."""
-MAX_DEPTH = 64
-"""More levels than any tree has."""
+NONE = -1  # stands for no page in a list of pages, and for no index in ``state[BUILT_AT]``
+MAX_DEPTH = 64  # more levels than any tree has
 INNER_NODES, INSERTED_UP_TO, BUILT_AT, SEARCH_COST, SCAN_COST, PAGES_USED = range(6)
 """Indices into `CellIndex.state`: number of inner nodes; slot up to which records are inserted; compactions of the
 buffer at the build, or `NONE`; records and nodes read since; records that scans would have read; pages in use."""
-RETRY_AFTER = 1 << 16
-"""Records that arrive before an index is tried again where it did not pay."""
-LOOKUP_COST = 8
-"""Cost of reading one record through the index, in records read by a scan."""
-TRIAL_DECISIONS = 16
-"""Decisions for which an index may cost as much as scans before it is given up."""
+RETRY_AFTER = 1 << 16  # records that arrive before an index is tried again where it did not pay
+LOOKUP_COST = 8  # cost of reading one record through the index, in records read by a scan
+TRIAL_DECISIONS = 16  # decisions for which an index may cost as much as scans before it is given up
 DONE, NOT_BUILT, TOO_COSTLY, TOO_FEW = range(4)
 """Results of `decide_due_by_index`: all staged records are appended; the index is not built over the present slots; it
 costs more than scans; too few records or subjects are found for the decision."""
@@ -108,8 +101,7 @@ class CellIndex(NamedTuple):
 class IndexedGrowthRule(GrowthRule):
     """Rule awo without a weight of the position; finds candidates and their opportunity costs through a cell index.
 
-    Cost per cluster: about O(k^2 + k log held) for few attributes, and never much above that of `GrowthRule`. Where the
-    nearest 4k records have fewer than k subjects, the rest of the staged records is decided on by scans.
+    Cost per cluster: about O(k^2 + k log held) for few attributes, and never much above that of `GrowthRule`.
     """
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> None:
@@ -173,10 +165,7 @@ def _empty_cell_index(capacity: int, dimensions: int) -> CellIndex:
 
 @njit
 def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64Vector) -> None:
-    """Build the index over the held records; ``order`` and ``keys`` (capacity,) are scratch.
-
-    Cost: O(n log n) for n held records.
-    """
+    """Build the index over the held records in O(n log n); ``order`` and ``keys`` (capacity,) are scratch."""
     values, n = held.coordinates.T, _list_held(held, order)
     depth = 0
     while (n >> depth) > CELL_SIZE and (2 << depth) <= index.last_page.size:
@@ -204,10 +193,7 @@ def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64
 def decide_due_by_index(
     stream: StreamState, index: CellIndex, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector
 ) -> int:
-    """Append staged records and decide on each expiring record, as long as the index pays.
-
-    If the result is not `DONE`, the oldest held record expires and has not been decided on.
-    """
+    """Append staged records and decide on each expiring record, as long as the index pays."""
     held, members = stream.held, stream.workspace.members
     scans = candidates.records.size + 1  # scans that one decision would take
     while True:
@@ -236,10 +222,7 @@ def decide_due_by_index(
 
 @njit_inline
 def _grow_from_index(stream: StreamState, index: CellIndex, candidates: Candidates, newest: int) -> int:
-    """Write the cluster of `growth.select_by_growth` to `Workspace.members`; return its size, 0 for too few subjects.
-
-    An entry is -1 where ``max_share`` removed a member.
-    """
+    """Write the cluster of `growth.select_by_growth` to `Workspace.members` (-1: removed); return its size or 0."""
     held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     head, count = held.extent[HEAD], candidates.records.size
     found, others = workspace.heap[:count], workspace.members[: constraints.k - 1]
@@ -293,11 +276,7 @@ def remove_from_index(index: CellIndex, slot: int) -> None:
 
 @njit_inline
 def find_nearest(index: CellIndex, held: HeldRecords, slot: int, distances: Float64Vector, found: Int64Vector) -> None:
-    """Write the m nearest records of the one in ``slot`` to ``found`` (slots) and ``distances``, by (distance, age).
-
-    More than m records must be held. The search reads the record's own leaf first, then other nodes in the order of the
-    tree, and skips a node whose lower bound exceeds the last distance found.
-    """
+    """Write the m nearest records of the one in ``slot`` to ``found`` (slots) and ``distances``, by (distance, age)."""
     inner, last, point = index.state[INNER_NODES], distances.size - 1, index.point
     for j in range(point.size):
         point[j] = held.coordinates[j, slot]
@@ -337,10 +316,7 @@ def _min_distance_to_node(index: CellIndex, node: int) -> float:
 def _scan_leaf(
     index: CellIndex, node: int, own: int, bound: float, distances: Float64Vector, found: Int64Vector
 ) -> None:
-    """Read the records of a leaf but that in slot ``own``, oldest first; ``bound`` is a lower bound of their distances.
-
-    If the last record found is as near as ``bound``, younger records cannot replace it.
-    """
+    """Read the records of a leaf but that in slot ``own``, oldest first, until ``bound`` excludes younger ones."""
     page, last = node - index.state[INNER_NODES], distances.size - 1
     while page != NONE:
         count = index.pages[page, COUNT]

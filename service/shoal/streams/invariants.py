@@ -1,13 +1,9 @@
 """The last check inside the engine: decisions are verified against the records that arrived.
 
-If a check fails, nothing of the block is released. `InvariantChecker` keeps its own list of the records that arrived.
-It shares array layouts and constants with the rules, and no function that selects or counts. The checker takes from
-the rule at which arrival a decision was made (`NEWEST`, `CAUSE`), and does not check that. It does check that no record
-due at the newest position is still held.
-
-Protected attributes are counted and measured from the definitions, in numpy. The check shares the input of the rules:
-limits, and the shares, bounds and paths of the bins of a reference, and the value code and bin of each record. So it
-does not find a wrong code or bin; the judge reads those anew.
+If a check fails, nothing of the block is released. `InvariantChecker` keeps its own list of the records that arrived,
+and shares array layouts and constants with the rules, but no function that selects or counts. It takes from the rule at
+which arrival a decision was made (`NEWEST`, `CAUSE`), and checks that no record due at the newest position is still
+held. It shares the bins and value codes of the rules, and does not find a wrong one; the judge reads those anew.
 """
 
 from __future__ import annotations
@@ -38,8 +34,7 @@ subject exceeds its share; a record was held too long.
 """
 SHARE_TOLERANCE = 1e-9
 """Tolerance, in records, when a count is compared with ``max_share`` x cluster size; covers rounding."""
-TOLERANCE = 1e-9
-"""The same for counts, shares times counts, and distances of protected attributes."""
+TOLERANCE = 1e-9  # the same for counts, shares times counts, and distances of protected attributes
 MIN_CAPACITY = 4096
 """Smallest capacity of the registry, in records. Decided records are dropped together when it is full."""
 _NAMES = {DISTINCT: "distinct", ENTROPY: "entropy", RECURSIVE: "recursive"}
@@ -66,9 +61,8 @@ class InvariantChecker:
     """Registers arriving records and verifies decisions before they are returned.
 
     Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the protection.
-    Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
-    record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held
-    record is due. If positions have no gaps, no delay exceeds delta. After a violation all further calls are rejected.
+    Each record is decided once, and before the next arrival after it is due, as far as the rule states the arrivals
+    correctly; after the call no held record is due. After a violation all further calls are rejected.
 
     Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
     """
@@ -84,11 +78,7 @@ class InvariantChecker:
         self.verify(empty_decision_buffer(0))  # compiles the kernels before the first records arrive
 
     def register(self, positions: Int64Vector, subjects: Int64Vector, codes: Int64Matrix | None = None) -> None:
-        """Add n arriving records, at positions that ascend over all calls, to the registry.
-
-        ``codes`` (n, rows) are value codes and bins of the protected attributes, if there is a protection.
-        Raises `GuaranteeError` if an invariant was violated before.
-        """
+        """Add n arriving records, at ascending positions; raises `GuaranteeError` after a violated invariant."""
         if self._violated:
             raise GuaranteeError("an invariant was violated before; this stream accepts no more records")
         end = self._filled + len(positions)
@@ -103,10 +93,9 @@ class InvariantChecker:
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
     def verify(self, decisions: DecisionBuffer) -> Int64Matrix:
-        """Verify all decisions since the last call and mark their records as decided.
+        """Verify all decisions since the last call, or raise `AnonymityViolation` or `GuaranteeError`.
 
         Returns, int64 (2, G): the distinct subjects of each cluster, and the records of the subject that has most.
-        Raises `AnonymityViolation` or `GuaranteeError`.
         """
         self._violated = True  # until all checks have passed
         violated = self._violated_protection(decisions)
@@ -154,11 +143,7 @@ class InvariantChecker:
 
 
 def violated_constraint(protection: Protection, codes: Int64Matrix, ends: Int64Vector) -> str:
-    """Return the constraint that a cluster violates, in words; an empty string if none does.
-
-    ``codes`` (n, rows) are value codes of the members, cluster after cluster, and behind them their bins; cluster g
-    ends before ``codes[ends[g]]``, and none is empty.
-    """
+    """Return the constraint that a cluster violates, in words; empty if none does. Cluster g ends at ``ends[g]``."""
     sizes = np.diff(ends, prepend=0)
     clusters = np.repeat(np.arange(len(ends)), sizes)
     for attribute in range(protection.attributes):
@@ -176,10 +161,7 @@ def violated_constraint(protection: Protection, codes: Int64Matrix, ends: Int64V
 def distances_of_clusters(
     rule: DiversityRule, attribute: int, bins: Int64Vector, clusters: Int64Vector, sizes: Int64Vector
 ) -> Float64Vector:
-    """Return the earth mover's distance of each cluster from the reference of an attribute, shape (G,).
-
-    ``bins`` and ``clusters``, shape (n,), are the bin and the number of the cluster of each member.
-    """
+    """Return the earth mover's distance of each cluster from the reference of an attribute, shape (G,)."""
     part = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1])
     reference = rule.shares[part]
     m = len(reference)
@@ -251,12 +233,7 @@ def check_decisions(
     subject_counts: Int64Matrix,
     decided_subjects: Int64Vector,
 ) -> int:
-    """Verify decisions, mark their records as decided, and return the result.
-
-    ``arrivals`` (n + 1,) are the last position of the previous block (-1 at the start) and the positions of this block.
-    Written are ``subject_counts`` (2, G), as of `InvariantChecker.verify`, and ``decided_subjects``, scratch with an
-    entry per decided record.
-    """
+    """Verify decisions, mark their records as decided, and return the result."""
     if not _mark_decided(registry, decisions.suppressed[POSITION], decided_subjects) or not _mark_decided(
         registry, decisions.positions, decided_subjects
     ):
@@ -334,10 +311,7 @@ def _count_subjects(decided_subjects: Int64Vector) -> tuple[int, int]:
 def _is_overdue(
     positions: Int64Vector, ends: Int64Vector, decisions: Int64Matrix, arrivals: Int64Vector, delta: int
 ) -> bool:
-    """Whether a record was due at an arrival earlier than the one at which it was decided.
-
-    For a flush, no record may be due at the newest position. If ``ends`` is empty, decision i concerns record i.
-    """
+    """Whether a record was due at an arrival earlier than the one at which it was decided."""
     arrival, start = 0, 0
     for decision in range(decisions.shape[1]):
         newest = decisions[NEWEST, decision]  # in ascending order

@@ -35,11 +35,9 @@ __all__ = ["NearestRule", "select_by_distance", "select_nearest_subjects"]
 class NearestRule(Rule):
     """The oldest due record forms a cluster with its nearest held records, as many as are needed for k subjects.
 
-    Deviations from the paper: several records of a subject may be in a cluster, in the order of their distance (the
-    paper does not define this). If a subject exceeds ``max_share``, its farthest records stay held.
-
-    Cost per cluster, with h held records of d coordinates: O(h d + k^2 log(h / k)). If a subject occurs twice among the
-    k nearest records, O(h d + m log h) more, with m records that are added until k subjects are in the cluster.
+    Deviation from the paper: several records of a subject may be in a cluster. If a subject exceeds ``max_share``, its
+    farthest records stay held. Cost per cluster, with h held records of d coordinates: O(h d + k^2 log(h / k)), and O(h
+    log h) more if a subject occurs twice among the k nearest.
     """
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
@@ -53,9 +51,7 @@ class NearestRule(Rule):
 def decide_all_by_distance(stream: StreamState, decisions: DecisionBuffer, cursor: Int64Vector, is_flush: bool) -> None:
     """Append staged records one by one and decide on each due record; in a flush, decide on all held records.
 
-    In a flush, the records of fewer than 2k subjects form one cluster, because they cannot fill two. The records of
-    fewer than k subjects, or of fewer than the required population, are suppressed. Push and flush share one kernel, so
-    that the functions that they call are compiled once.
+    In a flush, the records of fewer than 2k subjects form one cluster; those of fewer than k are suppressed.
     """
     held = stream.held
     if is_flush and not has_min_population(stream):
@@ -71,11 +67,7 @@ def decide_all_by_distance(stream: StreamState, decisions: DecisionBuffer, curso
 
 @njit_inline
 def select_by_distance(stream: StreamState, wanted: int) -> int:
-    """Write the cluster of the oldest record, with ``wanted`` subjects, to `Workspace.members`; return its size.
-
-    Members are written oldest first. The size is 0 if fewer than k subjects are held. More than k subjects are wanted
-    in a flush only, and only if at least k are held.
-    """
+    """Write the oldest record's cluster, oldest first, to `Workspace.members`; return its size, or 0 if too few."""
     held, workspace, k = stream.held, stream.workspace, stream.constraints.k
     head, tail = held.extent[HEAD], held.extent[TAIL]
     has_subjects = wanted > k
@@ -123,8 +115,7 @@ def _select_nearest(
 ) -> None:
     """Write the oldest record and the ``nearest_distances.size`` nearest others to ``nearest``, oldest first.
 
-    One pass keeps the smallest distances in order, and lists each record that was among the nearest when the loop
-    reached it. Of these, all records nearer than the last distance are taken, and the oldest of those at that distance.
+    One pass lists each record that was among the nearest when the loop reached it; the rest is chosen from these.
     """
     nearest_distances[:] = np.inf
     last, count = nearest_distances.size - 1, 0
@@ -152,10 +143,7 @@ def _select_nearest(
 
 @njit_inline
 def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Workspace, wanted: int) -> int:
-    """Add records to the cluster, the nearest first, until ``wanted`` subjects are members; return how many were added.
-
-    The caller clears what `add_member` has filled (`limit_shares_and_reset`).
-    """
+    """Add records, the nearest first, until ``wanted`` subjects are members; return how many were added."""
     heap, record, size = workspace.heap[: distances.size - 1], 0, 0
     fill_heap(heap, distances)
     while True:

@@ -38,23 +38,18 @@ from shoal.tables.repair import CodedRecords, exchange_categories, repair_subjec
 
 __all__ = ["PAIRS_UP_TO", "PartitionFlushRule", "held_as_table", "partition_dense", "release_partition"]
 
-MAX_CODES = 256
-"""Distinct codes of a column up to which it gets one coordinate per code in a table of held records."""
+MAX_CODES = 256  # distinct codes of a column up to which it gets one coordinate per code in a table of held records
 SUBJECTS_TO_SPARE = 1.05
 """Different subjects that clusters have at the start, over those that they need: swaps must have a choice."""
-PAIRS_UP_TO = 1000
-"""Records with category columns up to which all squared distances are kept in memory: at most 8 MB."""
+PAIRS_UP_TO = 1000  # records with category columns up to which all squared distances are kept in memory: at most 8 MB
 
 
 class PartitionFlushRule(NearestRule):
-    """Base of the rules that decide on the end of the stream as on a finished table.
+    """Base of the rules that decide on the end of the stream as on a finished table, by MDAV and descent.
 
-    At the end of the stream all held records are partitioned by MDAV and descent, with clusters of k to 2k - 1 records.
-    Clusters with too few subjects, or with a subject above its share, exchange records with others. Where that does not
-    suffice, they are merged with the nearest cluster until all constraints hold. If the constraints do not hold for all
-    records in one cluster, rule nearest decides on the records.
-
-    Cost of the end: that of `tables.mdav` and `tables.refinement` for the held records.
+    Clusters that are not feasible exchange records with others, and where that does not suffice, are merged with the
+    nearest. If one cluster of all records is not feasible, rule nearest decides. Cost: that of `tables.mdav` and
+    `tables.refinement`.
     """
 
     def precompile(self) -> None:
@@ -104,10 +99,7 @@ class PartitionFlushRule(NearestRule):
         return self._buffer.population >= max(self._stream.constraints.population, 1)
 
     def _partition(self) -> tuple[Float64Matrix, Int32Vector, bool]:
-        """Return the held records as points, the cluster of each, and whether all clusters satisfy the constraints.
-
-        Points and clusters are empty if the records cannot be partitioned.
-        """
+        """Return the held records as points, the cluster of each, and whether all are feasible; empty if in vain."""
         stream, k = self._stream, self._stream.constraints.k
         rows = held_as_table(stream)
         if not len(rows):
@@ -137,11 +129,7 @@ class PartitionFlushRule(NearestRule):
 
 @njit
 def held_as_table(stream: StreamState) -> Float64Matrix:
-    """Return the held records as a table (n, d) of numeric coordinates with the weighted position as last column.
-
-    The table is empty if the records cannot be partitioned: fewer than k subjects, or a coordinate whose square
-    overflows.
-    """
+    """Return the held records as a table (n, d), the weighted position last; empty if they cannot be partitioned."""
     held, k, omega_p = stream.held, stream.constraints.k, stream.constraints.omega_p[0]
     head, tail, dimensions = held.extent[HEAD], held.extent[TAIL], held.coordinates.shape[0]
     if count_up_to(stream.workspace.numbering, held.subjects[head:tail], k) < k:
@@ -166,13 +154,8 @@ def partition_dense(stream: StreamState, rows: Float64Matrix) -> tuple[Int32Vect
     """Partition the held records ``rows`` (n, d) by MDAV and descent with all squared distances in memory.
 
     Returns the cluster of each record (n,), where numbers may be left unused, and whether each cluster satisfies k and
-    ``max_share``. Clusters have k to 2k - 1 records; n is k or more.
-
-    Where clusters have too few subjects, or one above its share, records are swapped until none has, and descent goes
-    on and keeps it. If swaps do not suffice, all begins again with clusters so large that each can have k subjects.
-    Category columns are read as they are: one comparison per column and pair of records. Coordinates for them would be
-    several times as many as the columns. At last records are exchanged for the sake of categories. Cost: O(n² (d + c))
-    time, O(n²) memory.
+    ``max_share``. Where clusters do not, records are swapped; if that does not suffice, all begins again with larger
+    clusters. Category columns are read as they are. Cost: O(n² (d + c)) time, O(n²) memory.
     """
     held, n, k, share = stream.held, rows.shape[0], stream.constraints.k, stream.constraints.max_share
     subjects, codes = _numbered_subjects(held, n, stream.workspace), _numbered_codes(held, n, stream.workspace)
@@ -197,11 +180,7 @@ def partition_dense(stream: StreamState, rows: Float64Matrix) -> tuple[Int32Vect
 
 @njit
 def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
-    """Return the size of n records' clusters with which each can have k subjects, k or more.
-
-    A subject, a number from 0 in ``subjects`` (n,), counts once in each of G clusters at most. G is the largest number
-    with which there are k G such counts, and some to spare.
-    """
+    """Return the size of n records' clusters, k or more, with which each can have k subjects, and some to spare."""
     counts = np.zeros(n, np.int64)
     for subject in subjects:
         counts[subject] += 1
@@ -228,10 +207,9 @@ def repair_held(stream: StreamState, rows: Float64Matrix, labels: Int32Vector) -
 
 @njit
 def merge_infeasible(stream: StreamState, rows: Float64Matrix, labels: Int32Vector) -> bool:
-    """Merge each cluster that violates k or ``max_share`` with the nearest cluster, until none does.
+    """Merge each cluster that violates k or ``max_share`` with the nearest cluster, until none does; change ``labels``.
 
-    ``rows`` (n, d) are coordinates of the held records. ``labels`` (n,) are changed in place and may end up without a
-    record. Returns False if even a single cluster of all records violates the constraints.
+    Returns False if even a single cluster of all records violates the constraints.
     """
     clusters = _count_clusters(labels)
     for _ in range(clusters):
@@ -251,10 +229,7 @@ def merge_infeasible(stream: StreamState, rows: Float64Matrix, labels: Int32Vect
 def release_partition(
     stream: StreamState, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int
 ) -> None:
-    """Release all held records in the clusters of a feasible partition, that of the oldest record first.
-
-    The weight of the position is updated.
-    """
+    """Release all held records in the clusters of a feasible partition, that of the oldest record first."""
     held, constraints = stream.held, stream.constraints
     head, tail = held.extent[HEAD], held.extent[TAIL]
     ranks = _number_by_age(labels)

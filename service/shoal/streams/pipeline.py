@@ -45,24 +45,17 @@ _OFFSET, _BY_OFFSET_SPAN = 1, 2
 
 
 class PartitionPipeline:
-    """The steps from decoded records to published rows, for one partition.
+    """The steps from decoded records to published rows, for one partition; ``policy`` must have a stream section.
 
-    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`: it embeds the
-    records, lets the clusterer decide, which verifies each decision, computes the published values, writes the rows,
-    and returns them now or when they are due (``stream.release``). `flush` does so with all records that are held.
-
-    ``policy`` must have a stream section. Beyond a distance of ``max_offset_span`` from the newest offset the oldest
-    record expires early. ``next_cluster_number`` is how many clusters were decided before a restart,
-    ``adaptive_state`` the state from which the pipeline continues, and ``restorer`` has the clusters decided before a
-    restart of which some records were not released. Raises `GuaranteeError` if there is such a cluster under
-    ``stream.release: cluster``.
+    The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`; `flush`
+    decides on all records that are held. Beyond a distance of ``max_offset_span`` from the newest offset the oldest
+    record expires early. ``next_cluster_number``, ``adaptive_state`` and ``restorer`` (the clusters that were released
+    in part) are what a restart continues from. Raises `GuaranteeError` for such a cluster under ``stream.release:
+    cluster``.
 
     Guarantees: a record is released once, in a cluster that was verified when it was decided, or it is suppressed.
-    Clusters of ``restorer`` are not verified again: their rows are encoded from the members that were committed.
     Decisions depend only on the records, their offsets and timestamps, and not on how the records are divided into
-    blocks.
-    Memory: values, offsets and unchanged fields of ``delta`` records and two blocks; with ordered release also the
-    rows of as many records.
+    blocks. Memory: ``delta`` records and two blocks; with ordered release also the rows of as many records.
     """
 
     def __init__(
@@ -148,18 +141,11 @@ class PartitionPipeline:
         return self._categories.count_unknown(block)
 
     def apply_quota(self, block: Block, offsets: Int64Vector) -> Block:
-        """Suppress records above ``privacy.per_subject``. Call once for each block, before its records are pushed.
-
-        ``offsets`` (n,) are those of the n decoded records; ascending over all calls. The suppressed records are in
-        ``rejected`` of the block that is returned.
-        """
+        """Suppress records above ``privacy.per_subject``; call once for each block, before its records are pushed."""
         return block if self._quota is None else self._quota.apply(block, offsets)
 
     def quota_window_start(self, offset: int) -> int | None:
-        """Return the first offset of the quota window of ``offset``; None if the policy has no quota.
-
-        After a restart at ``offset`` reading must begin there, to count the records of each subject again.
-        """
+        """Return the first offset of the quota window of ``offset``; None if the policy has no quota."""
         return None if self._quota is None else self._quota.window_start(offset)
 
     def suppress_window(self, offset: int) -> None:
@@ -168,14 +154,11 @@ class PartitionPipeline:
             self._quota.suppress_window(offset)
 
     def push(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector | None = None) -> BlockDecisions:
-        """Process the accepted records of a block.
+        """Process the accepted records of a block, at most `LARGE_BLOCK_RECORDS`.
 
-        The block has n records, at most `LARGE_BLOCK_RECORDS`. ``expiry_keys`` (n, 2) are stream time (ms, never
-        decreasing; 0 without a clock) and offset of each record. ``is_undecided`` (n,) is False for a record that was
-        completed or decided before a restart. It takes its position again, so that all other records have the same
-        positions as before. Else it is used only to restore its cluster.
-
-        Raises `GuaranteeError` if the block is too large, or a decision violates an invariant; nothing is returned.
+        ``expiry_keys`` (n, 2) are stream time (ms, never decreasing; 0 without a clock) and offset of each record. A
+        record whose ``is_undecided`` is False only takes its position, or restores its cluster. Raises `GuaranteeError`
+        if the block is too large, or a decision violates an invariant; nothing is returned.
         """
         length = len(block.values)
         if length > LARGE_BLOCK_RECORDS:
@@ -263,10 +246,7 @@ class PartitionPipeline:
     def _next_part(
         self, spreads: Spreads, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector, start: int
     ) -> int:
-        """Return how many records from ``start`` on have the same scaling, and set this scaling.
-
-        Records decided before a restart change no scaling, so that all others are scaled in the same way again.
-        """
+        """Return how many undecided records from ``start`` on have the same scaling, and set this scaling."""
         first = start + int(is_undecided[start:].argmax())
         if not is_undecided[first]:
             return len(is_undecided) - start
@@ -392,10 +372,7 @@ class PartitionPipeline:
 
 
 def precompile(policy: Policy) -> None:
-    """Run all kernels that a pipeline of this policy, with a stream, needs, over a few artificial records.
-
-    In their compiled form, kernels are loaded or compiled at their first use.
-    """
+    """Run all kernels that a pipeline of this policy, with a stream, needs, over a few artificial records."""
     numbers = np.arange(3 * policy.k)
     block = artificial_block(policy, numbers // 2)
     pipeline = PartitionPipeline(policy, JsonEncoder(policy))
@@ -416,10 +393,7 @@ class StoredRecords(NamedTuple):
 
 
 class RecordStore:
-    """Ring buffer of records by position; holds at least the last ``capacity`` positions.
-
-    A record has ``width`` values, and so many confidential numbers, and codes and bins of protected values.
-    """
+    """Ring buffer of records by position; holds at least the last ``capacity`` positions."""
 
     def __init__(self, capacity: int, width: int, numbers: int, protected: int) -> None:
         size = 1 << capacity.bit_length()

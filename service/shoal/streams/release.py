@@ -103,21 +103,14 @@ class OffsetCompletion(Protocol):
 
 
 class ReleaseStrategy:
-    """How the records of decided clusters are released: all records of a cluster when it is decided.
-
-    It has no state: task and producer may share one.
-    """
+    """Releases all records of a cluster when it is decided. It has no state: task and producer may share one."""
 
     def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
         """Complete the offsets released by these decisions; return when each was read (ms)."""
         return tracker.complete(decisions.released)
 
     def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
-        """Return the rows of one transaction in the order in which they are sent: cluster by cluster.
-
-        ``clusters`` are those it contains, in an order that does not depend on the order of decision. ``rows`` are
-        those it publishes, in the order of release.
-        """
+        """Return the rows of one transaction cluster by cluster; ``rows`` are those in the order of release."""
         return [row for cluster in clusters for row in cluster.rows]
 
     def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
@@ -190,9 +183,8 @@ def released_in_order(decisions: BlockDecisions, due: DueRows) -> BlockDecisions
 class ReorderBuffer:
     """Rows of decided records that are not released, in the order of arrival of the records.
 
-    A row is released with the first arrival that is at least ``delta`` positions after its record, or of which an
-    expiry key exceeds that of its record by more than the limit, one of ``expiry_limits`` for each key. Rows are
-    released in the order of positions, each once, however the records are divided into blocks. Cost: O(held) per block.
+    Each row is released once, in the order of positions, with the first arrival that is ``delta`` positions after its
+    record or exceeds one of ``expiry_limits``. Cost: O(held) per block.
     """
 
     def __init__(self, delta: int, expiry_limits: Sequence[int]) -> None:
@@ -205,10 +197,7 @@ class ReorderBuffer:
         return len(self._rows)
 
     def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
-        """Add n rows of decided records with positions (n,) and expiry keys (n, C), in any order.
-
-        All positions are after those of released rows.
-        """
+        """Add n rows of decided records with positions (n,) and expiry keys (n, C), in any order."""
         joined = np.concatenate((self._positions, positions))
         order = np.argsort(joined, kind="stable")
         self._positions = joined[order]
@@ -217,10 +206,7 @@ class ReorderBuffer:
         self._rows = [unordered[index] for index in order.tolist()]
 
     def pop_due(self, positions: Int64Vector, expiry_keys: Int64Matrix, first_undecided: int) -> DueRows:
-        """Remove and return the rows that are due for release with the arrival of n records, positions ascending.
-
-        Rows from the position ``first_undecided`` on stay.
-        """
+        """Remove and return the rows that are due for release with the arrival of n records, positions ascending."""
         expiry = np.searchsorted(positions, self._positions + self._delta)
         for column, limit in enumerate(self._expiry_limits):
             later = np.searchsorted(expiry_keys[:, column], self._expiry_keys[:, column] + limit, side="right")
@@ -240,10 +226,7 @@ class ReorderBuffer:
 
 
 class ClusterRestorer:
-    """Collects the members of clusters that were decided, and released in part, before a restart.
-
-    ``clusters`` are the offsets of the members of each; records with an offset below ``released_up_to`` were released.
-    """
+    """Collects the members of clusters that were decided, and released below ``released_up_to``, before a restart."""
 
     def __init__(self, clusters: Sequence[Sequence[int]], released_up_to: int) -> None:
         self.released_up_to = released_up_to

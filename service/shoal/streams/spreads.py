@@ -11,11 +11,8 @@ count half: delta already limits how much of a clock is lost.
 
 Only additions, multiplications, divisions and square roots are used, which all machines round the same way.
 
-Adaptive state: values learned from earlier decisions that must survive a restart.
-
 A restart reads the held records again, but not the records of earlier decisions. The values that these decisions
-changed are therefore committed by the transaction that releases their clusters: the weight of the position where it
-follows a target, and the spreads of attributes. The same decisions give the same state, to the bit.
+changed (`AdaptiveState`) are therefore committed with their clusters. The same decisions give the same state.
 """
 
 from __future__ import annotations
@@ -35,10 +32,8 @@ from shoal.scales import SCALES, Scaling, scale_of
 
 __all__ = ["AdaptiveState", "SpreadState", "Spreads", "learned_attributes"]
 
-WARMUP = 32
-"""Published clusters from which on their spread is used."""
-GAIN = 0.005
-"""Smallest weight of the newest cluster in a mean; the nth cluster has the weight 1/n, if that is more."""
+WARMUP = 32  # published clusters from which on their spread is used
+GAIN = 0.005  # smallest weight of the newest cluster in a mean; the nth cluster has the weight 1/n, if that is more
 MAX_DEVIATION, MAX_DEVIATION_UNBOUNDED = 6.0, 2.5
 """Largest deviation of a published value from the mean that is counted, in spreads, after `LIMITED_FROM` clusters: of
 an attribute with bounds, which limit it too, and of one without."""
@@ -46,18 +41,14 @@ LIMITED_FROM = 4
 FAR, FEWEST_FOR_MEDIAN = 12.0, 8
 """Deviation from the median beyond which nothing counts before `WARMUP` clusters, in spreads that a median deviation
 stands for; and the values from which on there is such a deviation."""
-NORMAL = 1.4826
-"""Standard deviation of normal values over their median deviation."""
-CLOCK_SHARE = 0.25
-"""Part of the variance of a time up to which the variance within delta records is that of a clock."""
-CLOCK_WEIGHT = 0.7
-"""Weight of a clock: squared distances in it count half."""
+NORMAL = 1.4826  # standard deviation of normal values over their median deviation
+CLOCK_SHARE = 0.25  # part of the variance of a time up to which the variance within delta records is that of a clock
+CLOCK_WEIGHT = 0.7  # weight of a clock: squared distances in it count half
 UNIFORM = math.sqrt(12.0)
 """Width of a range of evenly distributed values, in spreads. A difference of so many spreads becomes 1."""
 EPOCHS_PER_DELTA, MIN_EPOCH = 8, 128
 """Epochs within delta offsets, and the shortest epoch. Each scales all held records again."""
-INITIAL_STEPS = 200.0
-"""Width before anything is known, in steps of the published grid; without a grid it is 1."""
+INITIAL_STEPS = 200.0  # width before anything is known, in steps of the published grid; without a grid it is 1
 MIN_WIDTH = 1e-12
 
 _SHORT = np.int64(-(1 << 32))
@@ -210,11 +201,7 @@ class Spreads:
         return True
 
     def partial_fit(self, published: Float64Matrix, sizes: Int64Vector) -> None:
-        """Learn from the published values of G clusters, in the order of decision.
-
-        ``published`` (G, d) are those of all quasi-identifiers, in original units; NaN for null. ``sizes`` (G,) are the
-        records of each cluster.
-        """
+        """Learn from the published values of G clusters, in the order of decision."""
         if not self.are_learned and len(published) >= FEWEST_FOR_MEDIAN:
             published = published.copy()
             for column in self.columns:
@@ -260,9 +247,8 @@ def learn_spreads(
 ) -> None:
     """Learn from the published values (G, d) of clusters with ``sizes`` (G,).
 
-    ``columns`` (L,) are the attributes among the published values and ``times`` (T,) the times among these;
-    ``max_squares`` (L,) are the largest squared deviations that count, in variances. After each cluster, all but means
-    and last times are cut to the bits that are committed, so that a restart changes nothing.
+    After each cluster, all but means and last times are cut to the bits that are committed, so that a restart changes
+    nothing.
     """
     counts, means, variances = learned.counts, learned.means, learned.variances
     for cluster in range(published.shape[0]):
@@ -325,11 +311,7 @@ _LONG, _STATE_IS_SHORT = 8, 4
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveState:
-    """State that each decision may change. The policy determines which of the values exist.
-
-    ``position_weight`` is the weight of the position under ``steering.position.target_span``; None: initial, or fixed
-    by the policy. ``spreads`` are those of the attributes; None: initial, or nothing is learned under the policy.
-    """
+    """State that each decision may change; None where it is initial, or the policy does not have it."""
 
     position_weight: float | None = None
     spreads: SpreadState | None = None
@@ -345,12 +327,10 @@ class AdaptiveState:
         return 1 + size if size else 0
 
     def to_bytes(self, policy: Policy) -> bytes:
-        """Return the state as bytes; none for the initial state.
+        """Return the state as bytes, big-endian; none for the initial state.
 
-        Format, big-endian: version (1 byte); the weight (float64) if the policy has a target span; then, if spreads are
-        learned, epoch and number of clusters (int64), the means of all learned attributes, the centers of those that
-        may be missing and the last values of times (float64 each), then variances and widths of all, step variances and
-        drifts of times (upper half of a float64 each).
+        Version (1 byte); the weight (float64); epoch and number of clusters (int64); means, centers and last times
+        (float64); then variances, widths, step variances and drifts (upper half of a float64 each).
         """
         data = b"" if self.position_weight is None else _WEIGHT.pack(self.position_weight)
         if (spreads := self.spreads) is not None:
@@ -363,10 +343,7 @@ class AdaptiveState:
 
     @classmethod
     def from_bytes(cls, data: bytes, policy: Policy) -> AdaptiveState:
-        """Return the state that `to_bytes` wrote under the same policy; no bytes give the initial state.
-
-        Raises `InputError` if the bytes have another length or version, or a value that is not possible.
-        """
+        """Return the state that `to_bytes` wrote under the same policy; no bytes give the initial state."""
         if not data:
             return cls()
         if len(data) != cls.size(policy) or data[0] != _VERSION:
@@ -385,10 +362,7 @@ class AdaptiveState:
         return state
 
     def as_dict(self, policy: Policy) -> dict[str, Any]:
-        """Return the weight and the widths of attributes by name, for the summary of the policy's owner.
-
-        A width that is not yet learned is None.
-        """
+        """Return the weight and the widths of attributes by name, for the summary of the policy's owner."""
         state: dict[str, Any] = {} if self.position_weight is None else {"position_weight": self.position_weight}
         if self.spreads is not None:
             names = [attribute.name for attribute in learned_attributes(policy)]

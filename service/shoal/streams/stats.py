@@ -57,10 +57,7 @@ EMPTY_STATS = ReleaseStats(
 
 
 def measure_clusters(decided: Decisions, distances: RecordDistances, next_rank: int) -> ReleaseStats:
-    """Return the statistics of decided clusters, one or more, as if all their records were released with the decision.
-
-    ``distances`` are those of their E records; ``next_rank`` is the rank in the output of the first of these.
-    """
+    """Return the statistics of decided clusters, one or more, as if all their records were released now."""
     sizes = np.diff(decided.cluster_bounds)
     starts, ends = decided.cluster_bounds[:-1], decided.cluster_bounds[1:]
     # A suppressed record counts in the order of release, as if it were released without being seen.
@@ -82,11 +79,7 @@ def measure_clusters(decided: Decisions, distances: RecordDistances, next_rank: 
 
 @dataclass(slots=True)
 class RunSummary:
-    """Totals since the start of the process.
-
-    Within ``window_records`` offsets, delta + 1, a clock has no trend. ``suppressed`` and ``quarantined`` are numbers
-    of records by reason; ``losses`` is the loss of each quasi-identifier; ``confidential`` has the totals of the
-    confidential values of decided clusters, None if the policy measures none.
+    """Totals since the start of the process; within ``window_records`` offsets, delta + 1, a clock has no trend.
 
     Guarantee: ``records_in = released + suppressed + quarantined + waiting``. The last is
     `PartitionPipeline.waiting_count`, ``held`` in the JSON.
@@ -99,8 +92,7 @@ class RunSummary:
     released: int = 0
     clipped: int = 0
     clusters: int = 0
-    decided: int = 0
-    """Records of the decided clusters; with ordered release some of them are not released yet."""
+    decided: int = 0  # records of the decided clusters; with ordered release some of them are not released yet
     suppressed: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -133,13 +125,9 @@ class RunSummary:
     ) -> tuple[Float64Vector, LossTotals]:
         """Add the clusters decided with one block, in the order of decision; `add_released` adds their records.
 
-        ``values``, ``published`` and ``distances`` (E, q) are those of `LossTotals.of`; ``offsets`` (E,) ascend within
-        a cluster. Returns the growth of the total sum of squares of each attribute (q,), in original units squared, and
-        the sums of the loss of these records.
-
-        Each decision concerns the oldest held record. So no record is decided later that is older than the first member
-        of the last cluster, and the windows before it are closed. At most as many windows as records are held stay
-        open, also if the offsets have gaps.
+        Returns the growth of the total sum of squares of each attribute (q,), in original units squared, and the sums
+        of the loss of these records. Windows before the first member of the last cluster are closed: no older record is
+        held.
         """
         windows = np.array(offsets, np.int64) // self.window_records
         losses = LossTotals.of(self.attributes, values, published, distances, windows)
@@ -177,10 +165,7 @@ class RunSummary:
         return 100 * sse / sst if sst else None
 
     def as_dict(self, waiting: int, elapsed_s: float) -> dict[str, Any]:
-        """Return the summary of a stream as written by ``--summary``; a figure without records is null.
-
-        ``waiting`` is `PartitionPipeline.waiting_count`, ``elapsed_s`` the duration of the run.
-        """
+        """Return the summary of a stream as written by ``--summary``; a figure without records is null."""
         has_loss, losses = self.decided > 0 and self.losses.has_numbers, self.losses.by_attribute()
         loss = self.information_loss
         d_x = None if loss is None else loss / 100
@@ -225,11 +210,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class ConfidentialStats:
-    """Figures of the confidential values of the clusters decided with one block.
-
-    The first two say how much the sums of squares of confidential numbers have grown, each attribute in units of its
-    bounds. The others are of protected attributes; infinite where nothing was measured.
-    """
+    """Figures of the confidential values of the clusters decided with one block; infinite where not measured."""
 
     within: float = 0.0  # within clusters
     total: float = 0.0  # in total
@@ -255,10 +236,7 @@ NO_CONFIDENTIAL_STATS = ConfidentialStats()
 
 
 class ConfidentialMeasures:
-    """Totals of the confidential values of a stream.
-
-    D_Y is measured if there are confidential numbers with bounds, and l, shares and distances if values are protected.
-    """
+    """Totals of the confidential values of a stream."""
 
     def __init__(self, policy: Policy) -> None:
         numbers = ConfidentialNumbers(policy)
@@ -276,11 +254,7 @@ class ConfidentialMeasures:
         return self._rule is not None
 
     def add(self, numbers: Float64Matrix, protected: Int64Matrix, cluster_bounds: Int64Vector) -> ConfidentialStats:
-        """Add decided clusters of one or more members, cluster after cluster, and return their figures.
-
-        ``numbers`` (E, m) are confidential numbers, NaN where missing, ``protected`` (E, 2 q) codes and bins of
-        protected values; cluster g is ``cluster_bounds[g]`` to ``cluster_bounds[g + 1]``.
-        """
+        """Add decided clusters, cluster after cluster, and return their figures; NaN is a missing number."""
         found = ConfidentialStats() if self._loss is None else self._add_numbers(self._loss, numbers, cluster_bounds)
         if self._rule is not None:
             found = ConfidentialStats.join((found, self._add_protected(self._rule, protected, cluster_bounds)))
@@ -314,10 +288,7 @@ class ConfidentialMeasures:
         return ConfidentialStats(fewest_values=fewest, value_share=share, distance=farthest)
 
     def as_dict(self, d_x: float | None) -> dict[str, Any]:
-        """Return the figures as written by ``--summary``: those that the policy asks for, null without clusters.
-
-        ``d_x`` is the share of the variation of quasi-identifiers that is within clusters.
-        """
+        """Return the figures as written by ``--summary``: those that the policy asks for, null without clusters."""
         figures: dict[str, Any] = {}
         if self._loss is not None:
             total = self._loss.sst

@@ -5,10 +5,8 @@ differ in it by omega_p times the difference of their positions, which is taken 
 exact however long the stream runs. With omega_p = 0 a stream is aggregated as by Algorithm 2.
 
 The weight is fixed, or it follows a target for the mean excess span. A cluster of n records whose first and last
-position differ by s has an excess span of s - (n - 1); it is 0 for consecutive records. After each cluster the weight
-is multiplied by more than 1 if the cluster spans more than the target, and by less than 1 if it spans less. The update
-(`expiry.update_weight`) uses sums, products and quotients only, which every machine rounds alike: a restart on another
-machine continues with the same bits.
+position differ by s has an excess span of s - (n - 1). The update after each cluster (`expiry.update_weight`) uses only
+operations that every machine rounds alike: a restart on another machine continues with the same bits.
 
 With ``steering.dependence`` a record is the point (X, beta Y): X are the coordinates of its quasi-identifiers, Y those
 of its confidential numbers, each scaled to [0, 1] by its bounds. Records of a cluster then agree in both, so that the
@@ -56,17 +54,15 @@ SMALLEST, LARGEST = 2.0**-20, 4.0
 """Smallest and largest weight as such a share: positions do not matter, and positions alone decide."""
 UNKNOWN_RANGE_FACTOR = 2.0**40
 """Factor by which the range of weights is widened at both ends if the ranges of the coordinates are not known."""
-_MISSING = 0.5
-"""Coordinate of a missing confidential number: the middle of the bounds."""
+_MISSING = 0.5  # coordinate of a missing confidential number: the middle of the bounds
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSpan:
-    """A weight of the position that is adjusted after each cluster to hold a mean excess span.
+    """A weight of the position that is adjusted after each cluster to hold a mean excess span of ``span`` records.
 
-    ``span`` is that mean, in records. ``ranges`` are the widths of the ranges of the numeric coordinates; if omitted,
-    the limits of the weight are widened. ``weight`` is `StreamClusterer.weight` before a restart; if omitted, it is
-    estimated.
+    ``ranges`` are the widths of the ranges of the coordinates; if omitted, the limits of the weight are widened.
+    ``weight`` is `StreamClusterer.weight` before a restart.
     """
 
     span: float
@@ -74,10 +70,7 @@ class TargetSpan:
     weight: float | None = None
 
     def initial(self, k: int, d: int, code_distances: Iterable[float] = ()) -> tuple[float, WeightTarget]:
-        """Return the initial weight and the target, for clusters of k records with d coordinates.
-
-        ``code_distances`` are the squared distances of category columns.
-        """
+        """Return the initial weight and the target, for clusters of k records with d coordinates."""
         ranges = (1.0,) * d if self.ranges is None else self.ranges
         bound = order_keeping_weight(k, [*ranges, *map(math.sqrt, code_distances)])
         factor = UNKNOWN_RANGE_FACTOR if self.ranges is None else 1.0
@@ -112,16 +105,11 @@ def are_weights(weights: object) -> bool:
 
 
 def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
-    """Return the omega_p above which rule nearest releases records in arrival order, in coordinates per position.
+    """Return the omega_p above which rule nearest keeps the arrival order: sqrt(sum of squared ranges / (2k - 1)).
 
-    Clusters have ``k`` records, each a subject of its own. ``ranges`` are the widths of the ranges of the coordinates:
-    1 for an attribute scaled to [0, 1], times its weight. It is sqrt(sum of squared ranges / (2k - 1)).
-
-    For m attributes in [0, 1], a record within k - 1 positions of the expiring one has a squared distance of at most m
-    + omega_p^2 (k - 1)^2. A record beyond that has at least omega_p^2 k^2. Above the returned weight the first is
-    smaller, so the k oldest records are taken and, by induction, clusters are always consecutive. Proposition 2 of the
-    paper has a factor k - 1 more, because there k consecutive positions span omega_p; in step 1 of Algorithm 3 and here
-    P is not scaled.
+    For m attributes in [0, 1], a record within k - 1 positions has a squared distance of at most m + omega_p^2 (k -
+    1)^2, one beyond that at least omega_p^2 k^2. Proposition 2 of the paper has a factor k - 1 more, because P is
+    scaled there.
     """
     return math.sqrt(sum(width * width for width in ranges) / (2 * k - 1))
 
@@ -148,10 +136,7 @@ class ConfidentialNumbers:
         return len(self._columns)
 
     def read(self, block: Block) -> Float64Matrix:
-        """Return the numbers of the records of a block (n, m): NaN where missing, no number, or beyond 1e150.
-
-        The block must have been decoded with its unchanged columns, unless there are no such attributes.
-        """
+        """Return the numbers of the records of a block (n, m): NaN where missing, no number, or beyond 1e150."""
         numbers = np.empty((len(block), len(self)))
         for column, (number, keys) in enumerate(self._columns):
             found = map(to_number, keys.without_missing(block.unchanged_columns[number]))

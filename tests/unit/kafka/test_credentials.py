@@ -74,7 +74,7 @@ def test_a_bad_file_is_named_and_not_quoted(tmp_path: Path, content: bytes | Non
     assert (fault.field, words in fault.message, fault.is_unread) == ("sasl_password_file", True, content is None)
 
 
-@pytest.mark.parametrize("name", ["sasl_username", "sasl_password", "ssl_password", "sasl_oauth_token"])
+@pytest.mark.parametrize("name", ["sasl_password", "ssl_password", "sasl_oauth_token"])
 def test_a_pipe_is_refused_and_not_read(tmp_path: Path, name: str) -> None:
     """A second client would find it empty, or wait for a writer."""
     os.mkfifo(tmp_path / "pipe")
@@ -147,7 +147,7 @@ async def test_a_program_that_cannot_be_started_or_does_not_end_is_told(
 # ---------------------------------------------------------------- rotation
 
 
-FIELDS = ["ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file", "sasl_username_file", "sasl_password_file"]
+FIELDS = ["ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file", "sasl_password_file"]
 REPLACED = "files with credentials have changed: connecting with the new ones"
 
 
@@ -311,7 +311,7 @@ def test_a_secret_that_others_can_read_or_change_is_found(files: Path, mode: int
     secret = files / "shared"
     secret.write_text("canary")
     secret.chmod(mode)
-    fields = ("sasl_username_file", "sasl_password_file", "ssl_password_file", "ssl_keyfile")
+    fields = ("sasl_password_file", "ssl_password_file", "ssl_keyfile")
     given = tls_settings(files, ssl_cafile="one.pem", ssl_certfile="one.pem", **dict.fromkeys(fields, "shared"))
     assert open_secret_files(given) == (list(fields) if is_open else [])
 

@@ -255,7 +255,8 @@ async def test_a_first_check_may_take_longer_than_a_transaction(monkeypatch: pyt
         asyncio.get_running_loop().call_later(0.2, is_checked.set)
         await is_checked.wait()
 
-    ours = made(monkeypatch, producer, transaction_timeout_ms=100)
+    monkeypatch.setattr(publisher, "TRANSACTION_TIMEOUT_MS", 100)
+    ours = made(monkeypatch, producer)
     ours.check_before_first(check)
     await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
     assert is_checked.is_set()
@@ -471,7 +472,8 @@ async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.
         await asyncio.Event().wait()
 
     producer.commit_transaction = hang  # type: ignore[method-assign]
-    one = made(monkeypatch, producer, transaction_timeout_ms=50)
+    monkeypatch.setattr(publisher, "TRANSACTION_TIMEOUT_MS", 50)
+    one = made(monkeypatch, producer)
     with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
         await one.publish_and_commit(TransactionBatch(), 10, "meta", 1)
 

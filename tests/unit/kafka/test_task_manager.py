@@ -14,11 +14,11 @@ from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, Guara
 from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, retries, task_manager
 from shoal.kafka import client as connection
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.client import NotYetError, leader_away
+from shoal.kafka.client import NotYetError, leader_away, meanwhile
 from shoal.kafka.consumer_loop import ConsumerLoop
 from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.task_manager import TaskManager, telling_unopened
+from shoal.kafka.task_manager import TaskManager, tell_unopened
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
 from structlog.testing import capture_logs
@@ -457,7 +457,7 @@ async def test_a_first_failure_is_told_at_once_and_long_waits_at_intervals(monke
     monkeypatch.setattr(task_manager, "OPENING_CHECK_S", 0.001)
     left: dict[TopicPartition, ShoalError | None] = {LOGGED_FIRST: None, LOGGED_SECOND: None}
     with capture_logs() as lines:
-        async with telling_unopened(lambda: left):
+        async with meanwhile(tell_unopened(lambda: left)):
             await asyncio.sleep(0.05)
             assert lines == []
             left[LOGGED_SECOND] = leader_away(LOGGED_SECOND)
@@ -482,6 +482,6 @@ async def test_a_long_opening_without_a_failure_is_told(monkeypatch: pytest.Monk
     monkeypatch.setattr(task_manager, "OPENING_CHECK_S", 0.001)
     monkeypatch.setattr(task_manager, "TELL_EVERY_S", 0.02)
     with capture_logs() as lines:
-        async with telling_unopened(lambda: {LOGGED_FIRST: None}):
+        async with meanwhile(tell_unopened(lambda: {LOGGED_FIRST: None})):
             await wait_until(lambda: len(lines) >= 1)
     assert (lines[0]["event"], lines[0]["log_level"], lines[0]["count"]) == ("partitions are being opened", "info", 1)
