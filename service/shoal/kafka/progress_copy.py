@@ -45,8 +45,7 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metadata: str
     output: str | None
     output_end: int | None
-    """Offset in the output after this transaction and its control record; None if there is no output, or if that was
-    not known."""
+    """Offset in the output after this transaction and its control record; None without an output, or if not known."""
     topic_id: str  # id of the input (hex); empty if the broker gives none
     tag: str  # see `MetadataCipher.tag`
 

@@ -1,7 +1,4 @@
-"""What is tried again: consumer loops that failed, with pauses between attempts, until the broker is away for too long.
-
-Also coroutines that run together, and the compilation of kernels in a thread that does not keep the process alive.
-"""
+"""What is tried again: consumer loops, until the broker is away for too long; and coroutines that run together."""
 
 from __future__ import annotations
 

@@ -71,8 +71,7 @@ RETRY_AFTER = 1 << 16  # records that arrive before an index is tried again wher
 LOOKUP_COST = 8  # cost of reading one record through the index, in records read by a scan
 TRIAL_DECISIONS = 16  # decisions for which an index may cost as much as scans before it is given up
 DONE, NOT_BUILT, TOO_COSTLY, TOO_FEW = range(4)
-"""Results of `decide_due_by_index`: all staged records are appended; the index is not built over the present slots; it
-costs more than scans; too few records or subjects are found for the decision."""
+"""Results of `decide_due_by_index`; the last: too few records or subjects are found for the decision."""
 
 
 def is_indexable(buffer: Buffer, constraints: StreamConstraints) -> bool:

@@ -29,9 +29,7 @@ __all__ = [
 ]
 
 VALID, NOT_HELD, TOO_FEW_SUBJECTS, SHARE_EXCEEDED, OVERDUE = range(5)
-"""Results of `check_decisions`: the decisions are valid; a record is not held; a cluster has too few subjects; a
-subject exceeds its share; a record was held too long.
-"""
+"""Results of `check_decisions`."""
 SHARE_TOLERANCE = 1e-9
 """Tolerance, in records, when a count is compared with ``max_share`` x cluster size; covers rounding."""
 TOLERANCE = 1e-9  # the same for counts, shares times counts, and distances of protected attributes

@@ -1,9 +1,7 @@
 """Release strategies: when the records of a decided cluster are released, and in which order.
 
-There is one strategy for each value of ``stream.release``. `ReleaseStrategy` (``cluster``) releases all records of a
-cluster when the cluster is decided. `InOrder` (``ordered``) releases each record when it is due for release, in the
-order of the input: decided rows wait in a `ReorderBuffer`. The two differ in that buffer, in the completion of offsets,
-and in the order of rows in one transaction.
+`ReleaseStrategy` (``stream.release: cluster``) releases all records of a cluster when it is decided. `InOrder`
+(``ordered``) releases each record when it is due, in the order of the input: decided rows wait in a `ReorderBuffer`.
 """
 
 from __future__ import annotations
@@ -39,8 +37,7 @@ class DecidedCluster(NamedTuple):
     number: int  # number of the cluster in its partition, from 0, in the order of decision
     offsets: list[int]  # offsets of the members in their partition (record numbers in a file), ascending
     rows: list[bytes]
-    """Published bytes of the members. Sorted by their bytes, so row i need not belong to offset i; with
-    ``stream.reveal_order`` row i belongs to offset i."""
+    """Published bytes of the members, sorted. With ``stream.reveal_order`` instead row i belongs to offset i."""
     centroid: tuple[str, ...]  # published quasi-identifiers, as JSON scalars
     subjects: int  # number of distinct subjects
     policy: str  # fingerprint (SHA-256, hex) of the policy under which the cluster was decided
@@ -54,13 +51,11 @@ class BlockDecisions:
     suppressed: list[int]  # offsets of suppressed records
     stats: ReleaseStats | None = None  # None where no cluster was decided and no record is released
     sst_growth: float = 0.0
-    """How much the total sum of squares (SST) of all clusters grew with these, in the numeric and time attributes, in
-    units of the attributes' ranges."""
+    """Growth of the total sum of squares (SST) of all clusters, of numbers and times, in units of their ranges."""
     early_count: int = 0  # clusters decided before delta, because the offset metadata would become too large otherwise
     released: list[int] = field(default_factory=list)  # offsets of the records that are released now
     rows: list[bytes] = field(default_factory=list)
-    """Published bytes of the released records, in the order of release. As many as ``released``; aligned with it only
-    where the order of members is revealed."""
+    """Published bytes of the released records; aligned with ``released`` only where the order is revealed."""
     confidential: ConfidentialStats = NO_CONFIDENTIAL_STATS
     losses: LossTotals | None = None  # sums of the loss of the records of the clusters; None without a cluster
 

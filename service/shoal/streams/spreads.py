@@ -39,8 +39,7 @@ MAX_DEVIATION, MAX_DEVIATION_UNBOUNDED = 6.0, 2.5
 an attribute with bounds, which limit it too, and of one without."""
 LIMITED_FROM = 4
 FAR, FEWEST_FOR_MEDIAN = 12.0, 8
-"""Deviation from the median beyond which nothing counts before `WARMUP` clusters, in spreads that a median deviation
-stands for; and the values from which on there is such a deviation."""
+"""Deviation from the median beyond which nothing counts before `WARMUP` clusters, in spreads; and fewest values."""
 NORMAL = 1.4826  # standard deviation of normal values over their median deviation
 CLOCK_SHARE = 0.25  # part of the variance of a time up to which the variance within delta records is that of a clock
 CLOCK_WEIGHT = 0.7  # weight of a clock: squared distances in it count half

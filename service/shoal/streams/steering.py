@@ -47,9 +47,8 @@ __all__ = [
 ]
 
 INITIAL_SHARE = 2 / 3
-"""Initial weight of a stream that follows a target, times (target + 1), as a share of the weight that keeps records in
-order (`order_keeping_weight`). Measured spans were about inversely proportional to the weight (docs/adr/0016).
-"""
+"""Initial weight of a stream that follows a target, times (target + 1), as a share of `order_keeping_weight`. Measured
+spans were about inversely proportional to the weight (docs/adr/0016)."""
 SMALLEST, LARGEST = 2.0**-20, 4.0
 """Smallest and largest weight as such a share: positions do not matter, and positions alone decide."""
 UNKNOWN_RANGE_FACTOR = 2.0**40
