@@ -50,7 +50,9 @@ class ReleaseStats:
 
 
 _NO_COUNTS, _NO_LOSS = np.zeros(0, np.int64), np.zeros(0)
-EMPTY_STATS = ReleaseStats(*(6 * [_NO_COUNTS]), *(3 * [_NO_LOSS]))  # of a block with which nothing was decided
+EMPTY_STATS = ReleaseStats(
+    _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_COUNTS, _NO_LOSS, _NO_LOSS, _NO_LOSS
+)  # of a block with which nothing was decided
 
 
 def measure_clusters(decided: Decisions, distances: RecordDistances, next_rank: int) -> ReleaseStats:
