@@ -388,7 +388,8 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
         if settings.sasl_mechanism == "OAUTHBEARER":
             return options | {"sasl_oauth_token_provider": TokenProvider(settings)}
-        options["sasl_plain_username"] = settings.sasl_username and settings.sasl_username.get_secret_value()
+        username = settings.sasl_username
+        options["sasl_plain_username"] = None if username is None else username.get_secret_value()
         options["sasl_plain_password"] = secret_of(settings, "sasl_password")
     return options
 
