@@ -37,8 +37,6 @@ from shoal.tables import (
     parameters_of,
 )
 
-__all__ = ["parse_algorithm_options", "report_table", "run_batch"]
-
 NOT_JOINTLY_ANONYMOUS = (
     "NOT K-ANONYMOUS: each block of columns is k-anonymous, but the values of several blocks together identify a "
     "record among fewer than k, mostly uniquely"

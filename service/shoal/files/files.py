@@ -29,23 +29,6 @@ from shoal.formats import (
 )
 from shoal.policy import Policy
 
-__all__ = [
-    "PIPE",
-    "AtomicOutputs",
-    "Files",
-    "FollowedFile",
-    "RowSink",
-    "UnbufferedOutput",
-    "open_appending",
-    "open_followed",
-    "open_input",
-    "open_output",
-    "open_source",
-    "refuse_overwriting",
-    "shown_name",
-    "write_text",
-]
-
 PIPE = "-"
 _COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
 _POLL_S = 0.1

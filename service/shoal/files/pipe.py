@@ -32,16 +32,6 @@ from shoal.observability import KernelCompiler, logger
 from shoal.policy import Policy
 from shoal.streams import BlockDecisions, PartitionPipeline, ReleaseStrategy, RunSummary, release_strategy
 
-__all__ = [
-    "HoldTimer",
-    "OutputWriter",
-    "encode_evidence",
-    "encode_references",
-    "process_records",
-    "report_stream",
-    "run_pipe",
-]
-
 
 def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunReport:
     """Read a source as a stream and write its outputs.

@@ -25,18 +25,6 @@ from shoal.process_end import end_process
 from shoal.scales import SCALES
 from shoal.scales.loss import MOST_CATEGORIES, mean_loss
 
-__all__ = [
-    "BackgroundRunner",
-    "LossReport",
-    "RunReport",
-    "dropped_messages",
-    "elapsed_time",
-    "log_if_slow",
-    "percent",
-    "progress_bar",
-    "reading_bar",
-]
-
 T = TypeVar("T")
 _INTERRUPTED = 130
 REFRESH_S = 0.5

@@ -19,8 +19,6 @@ from shoal.policy import REFERENCE_HEADER, Attribute, Policy
 from shoal.streams import PartitionPipeline, release_strategy
 from shoal.tables import UNITS, AlgorithmSpec, ReferenceSample, SmoothedReference, TablePipeline
 
-__all__ = ["MOST_RECORDS", "choose_attribute", "run_reference", "run_sample"]
-
 MOST_RECORDS = 20_000
 """Records of a sample."""
 _SLOW = "still anonymizing the sample"

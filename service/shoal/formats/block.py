@@ -26,24 +26,6 @@ from shoal.scales import scale_of
 from shoal.scales.numeric import parse_at_once, parse_number, to_number
 from shoal.scales.scale import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
 
-__all__ = [
-    "MISMATCH",
-    "Block",
-    "BlockBuilder",
-    "Column",
-    "ParsedRecords",
-    "describe_clustered",
-    "describe_converted",
-    "describe_json",
-    "describe_missing",
-    "json_or_mismatch",
-    "parse_values",
-    "reject_unless",
-    "stack_columns",
-    "to_exact_number",
-    "to_mask",
-]
-
 _EncodedCategories: TypeAlias = Sequence[tuple[int, list[bytes]]]
 """Column of a nominal quasi-identifier, and its categories as they are published."""
 

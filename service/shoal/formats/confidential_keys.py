@@ -24,16 +24,6 @@ from shoal.policy import Attribute, Policy, Reference
 from shoal.policy.texts import fold_characters
 from shoal.scales import scale_of
 
-__all__ = [
-    "NO_BIN",
-    "ConfidentialKeys",
-    "Key",
-    "ProtectedReader",
-    "ProtectedValues",
-    "ReferenceBins",
-    "describe_unplaced",
-]
-
 Key: TypeAlias = str | None
 
 NO_BIN: Final = -1

@@ -54,8 +54,6 @@ from shoal.policy import BLANKS, Attribute, CsvDialect, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.numeric import replace_decimal_commas
 
-__all__ = ["CsvCellEncoder", "CsvCells", "CsvDecoder", "CsvEncoder", "CsvFormat", "CsvReader"]
-
 CsvCells: TypeAlias = list[str] | None
 """The cells of one record as in the file; None if they could not be separated."""
 

@@ -19,8 +19,6 @@ from shoal.policy import Attribute, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.scale import integral_to_int
 
-__all__ = ["SEPARATOR", "OutputField", "RecordEncoder", "column_name", "encode_json_values", "fixed_texts"]
-
 Column: TypeAlias = Sequence[Any]
 ClusterBounds: TypeAlias = Sequence[int] | Int64Vector
 

@@ -19,27 +19,6 @@ from shoal.formats.encoder import RecordEncoder
 from shoal.formats.faults import FaultReason, Reason, RecordFault
 from shoal.policy import Policy
 
-__all__ = [
-    "BATCH_SIZE",
-    "DEFAULT_MAX_BYTES",
-    "Format",
-    "FormatEntry",
-    "JsonLinesReader",
-    "MessageDecoder",
-    "MessageFormat",
-    "ReadOptions",
-    "RecordSource",
-    "StoppedReading",
-    "Utf8Stream",
-    "format_named",
-    "format_of_suffix",
-    "message_format",
-    "read_batches",
-    "read_lines",
-    "require_columns",
-    "streamed_formats",
-]
-
 DEFAULT_MAX_BYTES = 900_000
 
 BATCH_SIZE = 512

@@ -40,8 +40,6 @@ from shoal.scales import scale_of
 from shoal.scales.numeric import NOT_FINITE
 from shoal.scales.scale import NumberText, ScaleColumn, ScaleReader
 
-__all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
-
 _UNCHANGED_TYPES: dict[FieldType, Any] = {
     "string": str | None,
     "integer": int | float | None,  # 42.0 is an integer in JSON; fractions are rejected later

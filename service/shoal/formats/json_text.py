@@ -19,19 +19,6 @@ from shoal.formats.faults import Reason
 from shoal.policy import JSON_NUMBER
 from shoal.policy.texts import fold_characters
 
-__all__ = [
-    "DECODE_ERRORS",
-    "MAX_DEPTH",
-    "canonical_json",
-    "canonical_number",
-    "decode_members",
-    "document_key",
-    "is_json_number",
-    "prescreen",
-    "rejection_reason",
-    "validate_strictly",
-]
-
 DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 """All errors that a decoder raises. They contain attribute values, so that none may leave this package."""
 

@@ -16,8 +16,6 @@ from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
 from shoal.formats.json_text import DECODE_ERRORS, MAX_DEPTH, decode_members, rejection_reason, validate_strictly
 from shoal.policy import Attribute, MessagePart, Policy, Role
 
-__all__ = ["Columns", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
-
 Columns: TypeAlias = dict[str, Sequence[Any]]
 Members: TypeAlias = Mapping[str, msgspec.Raw]
 

@@ -29,8 +29,6 @@ from shoal.policy import Attribute, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.scale import ScaleColumn, integral_to_int
 
-__all__ = ["ParquetEncoder", "ParquetFormat", "ParquetReader", "encode_parquet"]
-
 ROWS_PER_GROUP = 1 << 16
 """Rows that are read or written at once."""
 _ESCAPED_BYTES = 6

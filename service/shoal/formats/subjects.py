@@ -17,8 +17,6 @@ from shoal.formats.json_text import canonical_number
 from shoal.policy import Attribute, FieldType, NormalizeStep, Policy
 from shoal.scales.scale import NumberText
 
-__all__ = ["describe_subject", "fold", "normaliser"]
-
 _FIRST_OF_NUMBER = frozenset("+-.0123456789")
 _MAX_MARKS = 30
 """Most combining characters in succession (UAX 15, Stream-Safe Text Format). Their order takes quadratic time."""

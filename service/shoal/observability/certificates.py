@@ -17,8 +17,6 @@ from prometheus_client.registry import Collector
 from shoal.observability.logs import logger
 from shoal.secret_files import FileVersion, file_version
 
-__all__ = ["CertificateExpiry", "certificate_warning"]
-
 NAME = "shoal_certificate_expiry_timestamp_seconds"
 _HELP = "When a certificate that this worker uses expires, as Unix time"
 

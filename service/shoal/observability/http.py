@@ -29,8 +29,6 @@ from shoal.observability.logs import logger
 from shoal.observability.metrics import Health, Metrics
 from shoal.secret_files import IS_PIPE, OPEN_TO_OTHERS, FileVersion, file_version, is_open_to_others, read_secret
 
-__all__ = ["HttpAccess", "parse_address", "serve"]
-
 ADDRESS = "--http (SHOAL_HTTP)"
 CERTFILE = "--http-certfile (SHOAL_HTTP_CERTFILE)"
 KEYFILE = "--http-keyfile (SHOAL_HTTP_KEYFILE)"

@@ -36,17 +36,6 @@ from shoal.scales.loss import LossTotals
 from shoal.streams import PartitionPipeline
 from shoal.streams.stats import NO_CONFIDENTIAL_STATS, ConfidentialStats, ReleaseStats
 
-__all__ = [
-    "STEP_CLUSTERS",
-    "ClusterFigures",
-    "ConfidentialMetrics",
-    "Health",
-    "Metrics",
-    "log_totals",
-    "three_digits",
-    "warn_unless_representative",
-]
-
 STEP_CLUSTERS = 20
 """Least number of clusters between two changes of a stepped metric."""
 OUTCOMES = ("in", "released", "suppressed", "quarantined")

@@ -40,19 +40,6 @@ from shoal.policy.texts import (
     parse_time,
 )
 
-__all__ = [
-    "SCALE_RULES",
-    "TWICE",
-    "Attribute",
-    "MessagePart",
-    "Reference",
-    "ScaleRules",
-    "Source",
-    "check_number_bounds",
-    "path_of_source",
-    "resolve_attribute",
-]
-
 _MAX_EXACT_INTEGER = 2**53
 """Up to here, every integer has a float64 of its own."""
 _HEADER = "header:"

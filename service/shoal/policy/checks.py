@@ -34,8 +34,6 @@ from shoal.policy.schema import (
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.texts import BLANKS, has_lone_surrogate, has_repeated_value
 
-__all__ = ["check_connection", "check_document", "check_leaves", "check_names", "is_follow_up", "missing_credentials"]
-
 _Found: TypeAlias = Iterator[tuple[str | FieldPath, str]]
 """A key, with dots between the names of sections, or its path; and what is wrong with it."""
 

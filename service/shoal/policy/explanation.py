@@ -13,8 +13,6 @@ from shoal.policy.attribute import Attribute, MessagePart, Reference
 from shoal.policy.policy import Diversity, Policy
 from shoal.policy.texts import fold_text
 
-__all__ = ["advise", "explain", "least_records"]
-
 _DISTANCES = {
     "ordered": "values are compared by their rank",
     "equal": "all values are equally far from each other",

@@ -23,8 +23,6 @@ from shoal.policy.texts import (
     is_long_category,
 )
 
-__all__ = ["REFERENCE_HEADER", "is_of_reference", "read_references", "without_references"]
-
 REFERENCE_HEADER = ("value", "share")
 MAX_FAULTS = 5
 """Faults that are reported of one reference. One mistake, such as decimal commas, shows in every row."""

@@ -31,34 +31,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-__all__ = [
-    "MAX_DELTA",
-    "ONLY_ENVIRONMENT",
-    "REQUIRED_KEY",
-    "SHOWN_DEFAULT",
-    "AttributeSection",
-    "CsvSection",
-    "Document",
-    "EpochUnit",
-    "FieldPath",
-    "FieldType",
-    "Finding",
-    "KafkaSection",
-    "Missing",
-    "NormalizeStep",
-    "PrivacySection",
-    "Role",
-    "Scale",
-    "StreamSection",
-    "TargetSpanSection",
-    "TopicPairSection",
-    "did_you_mean",
-    "missing_keys",
-    "policy_schema",
-    "validate",
-    "values_in_words",
-]
-
 FieldPath: TypeAlias = tuple[str, ...]
 Finding: TypeAlias = tuple[FieldPath, str]
 """The path of a field, and what is wrong with it."""

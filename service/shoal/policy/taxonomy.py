@@ -23,8 +23,6 @@ from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import Document, FieldPath, Finding
 from shoal.policy.texts import MAX_CATEGORY_BYTES, has_lone_surrogate, is_long_category
 
-__all__ = ["ROOT", "Taxonomy", "read_rows", "read_taxonomies", "replace_taxonomies"]
-
 ROOT = "*"
 """Name of the root where the file names none."""
 

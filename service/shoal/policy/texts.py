@@ -15,25 +15,6 @@ from typing import Final, Literal, Self, TypeAlias, cast
 
 from shoal.policy.schema import FieldType
 
-__all__ = [
-    "BLANKS",
-    "FIRST_MS",
-    "JSON_NUMBER",
-    "LAST_MS",
-    "MAX_CATEGORY_BYTES",
-    "MS_PER_UNIT",
-    "TimeStep",
-    "TimeUnit",
-    "fold_characters",
-    "fold_text",
-    "format_time",
-    "has_lone_surrogate",
-    "has_repeated_value",
-    "is_finite_number",
-    "is_long_category",
-    "parse_time",
-]
-
 BLANKS = " \t"
 """What is stripped from both ends of the cells of CSV files."""
 

@@ -26,8 +26,6 @@ from shoal.scales.nominal import CategoryTree
 from shoal.scales.numeric import PublicationGrid, Published
 from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, scale_of
 
-__all__ = ["Embedding", "Scaling"]
-
 VARIANCES_APART = 2.0
 """Squared distance of two records with different categories, in variances of a number."""
 MISSING_APART = 0.5

@@ -20,16 +20,6 @@ from shoal.policy import Attribute
 from shoal.scales.nominal import CategoryTree
 from shoal.scales.scale import SCALES, scale_of
 
-__all__ = [
-    "MOST_CATEGORIES",
-    "AttributeDistances",
-    "LossTotals",
-    "RecordDistances",
-    "WindowSums",
-    "mean_loss",
-    "present_means",
-]
-
 
 class WindowSums:
     """Sums of each window of offsets for c columns, over blocks of records.

@@ -35,9 +35,6 @@ from shoal.scales.scale import (
     text_of,
 )
 
-__all__ = ["CategoryIndex", "CategoryTree", "HeldCodes", "NominalScale"]
-
-
 ROOT_NODE = -1
 """Number of the root."""
 

@@ -29,20 +29,6 @@ from shoal.scales.scale import (
     ScaleReader,
 )
 
-__all__ = [
-    "INTEGER",
-    "NOT_FINITE",
-    "NumericScale",
-    "PublicationGrid",
-    "Published",
-    "exact_means",
-    "parse_at_once",
-    "parse_number",
-    "parse_numbers",
-    "replace_decimal_commas",
-    "to_number",
-]
-
 INTEGER = r"-?(?:0|[1-9][0-9]*)"
 """Regular expression of a JSON integer, without groups."""
 

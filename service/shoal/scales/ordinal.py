@@ -23,8 +23,6 @@ from shoal.scales.scale import (
     text_of,
 )
 
-__all__ = ["OrdinalScale"]
-
 NOT_IN_ORDER = ScaleFault("not in its order", "add the category to order, or correct the values")
 
 

@@ -26,28 +26,6 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import BLANKS, Attribute, MessagePart, Scale
 
-__all__ = [
-    "DECIMAL",
-    "FIRST_INEXACT",
-    "INVALID",
-    "MISSING",
-    "SCALES",
-    "AttributeScale",
-    "CategoryTexts",
-    "ColumnNeed",
-    "NumberText",
-    "Publisher",
-    "ScaleColumn",
-    "ScaleFault",
-    "ScaleReader",
-    "cluster_of_each",
-    "integral_to_int",
-    "json_text",
-    "remedies",
-    "scale_of",
-    "text_of",
-]
-
 INVALID, MISSING = np.inf, np.nan
 
 _SCALAR = re.compile(r"true|false|-?[0-9]+")

@@ -27,8 +27,6 @@ from shoal.scales.scale import (
     ScaleReader,
 )
 
-__all__ = ["TimePublisher", "TimeScale", "parse_epoch_times", "parse_iso_times"]
-
 _UNIT = "correct the values or the unit; leave unit out for times in ISO 8601"
 _NOT_TIMES: dict[EpochUnit | None, ScaleFault] = {
     None: ScaleFault("not a time in ISO 8601", "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit"),
