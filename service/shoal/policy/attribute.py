@@ -293,7 +293,11 @@ class ScaleRules(ABC):
     confidential_key: ClassVar[str] = ""
     """The same of a confidential attribute; empty if it cannot be on this scale."""
     types: ClassVar[tuple[FieldType | None, ...]] = ()
-    """The types of a confidential attribute for which the scale has a meaning."""
+    """The types of a confidential attribute for which the scale has a meaning; none if it cannot be on this scale."""
+    instead: ClassVar[str] = "give another scale, or none"
+    """What to do about a confidential attribute that cannot be on this scale."""
+    category_of_member: ClassVar[str] = ""
+    """Which category a cluster publishes, if it is that of one of its members; else empty."""
 
     @abstractmethod
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
@@ -326,6 +330,7 @@ class ScaleRules(ABC):
 
 class _NominalRules(ScaleRules):
     keys = ("taxonomy", "publish", "unknown")
+    category_of_member = "the most frequent one"
     confidential_key = "taxonomy"
     types = ("string", "boolean", "json", "integer", "number", "any", None)
 
@@ -349,6 +354,7 @@ class _NominalRules(ScaleRules):
 
 class _OrdinalRules(ScaleRules):
     keys = ("order",)
+    category_of_member = "the median"
     confidential_key = "order"
     types = ("string", "boolean", "integer", "number", "any", None)
 
@@ -416,6 +422,7 @@ class _NumericRules(ScaleRules):
 class _TimeRules(ScaleRules):
     has_moments = True
     keys = ("bounds", "out_of_bounds", "resolution", "unit")
+    instead = "give its times as numbers with scale: numeric, or use scale: nominal"
 
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
         resolution, unit = section.resolution, section.unit

@@ -195,8 +195,7 @@ def _check_confidential(attribute: AttributeSection, document: Document) -> _Fou
     scale = attribute.scale
     rules = None if scale is None else SCALE_RULES[scale]
     if rules is not None and not rules.types:
-        words = "give its times as numbers with scale: numeric, or use scale: nominal"
-        yield "scale", f"a confidential attribute has no scale {scale}; {words}"
+        yield "scale", f"a confidential attribute has no scale {scale}; {rules.instead}"
         return
     for key, needed in _SCALE_OF.items():
         if getattr(attribute, key) is not None and scale != needed and (key, scale) != ("bounds", None):

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from shoal.policy.attribute import Attribute, MessagePart, Reference
+from shoal.policy.attribute import SCALE_RULES, Attribute, MessagePart, Reference
 from shoal.policy.policy import Diversity, Policy
 from shoal.policy.texts import fold_text
 
@@ -291,11 +291,13 @@ def _advise_on_missing(policy: Policy) -> Iterator[str]:
 
 
 def _advise_on_categories(policy: Policy) -> Iterator[str]:
-    if real := _names(a for a in policy.quasi_identifiers if not a.has_moments and a.publish != "ancestor"):
+    real = [a for a in policy.quasi_identifiers if a.publish != "ancestor" and SCALE_RULES[a.scale].category_of_member]
+    if real:
+        which = " or ".join(dict.fromkeys(SCALE_RULES[a.scale].category_of_member for a in real))
         yield (
-            f"{real}: a cluster publishes a category that one of its people has (the median or the most "
-            "frequent one), not a mean of all: it shows that such a person is there. A nominal attribute with a "
-            "taxonomy and publish: ancestor publishes what all have in common"
+            f"{_names(real)}: a cluster publishes a category that one of its people has ({which}), not a mean of all: "
+            "it shows that such a person is there. A nominal attribute with a taxonomy and publish: ancestor "
+            "publishes what all have in common"
         )
     for attribute in policy.clustered:
         taxonomy = attribute.taxonomy

@@ -113,7 +113,7 @@ class AttributeDistances:
     """Measures distances of records from their published values; ``trees`` are the taxonomies of nominal attributes."""
 
     def __init__(self, attributes: Sequence[Attribute], trees: Mapping[str, CategoryTree]) -> None:
-        self._numeric = np.array([SCALES[attribute.scale].has_moments for attribute in attributes], np.bool_)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         self._is_plain = bool(self._numeric.all()) and not any(a.may_be_missing for a in attributes)
         self._coded = [
             (i, scale_of(a, trees.get(a.name))) for i, a in enumerate(attributes) if SCALES[a.scale].is_coded
@@ -148,7 +148,7 @@ class LossTotals:
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self.attributes = tuple(attributes)
-        self._numeric = np.array([SCALES[attribute.scale].has_moments for attribute in attributes], np.bool_)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         self._times = [i for i, attribute in enumerate(attributes) if SCALES[attribute.scale].has_trend]
         count = len(attributes)
         self._counts = np.zeros(count, np.int64)

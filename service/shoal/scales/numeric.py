@@ -44,9 +44,12 @@ NOT_WHOLE = ScaleFault("not a whole number", "set integer: false, or correct the
 class NumericScale(AttributeScale, scale=Scale.NUMERIC):
     """Numbers are coordinates; a cluster publishes the mean, on the grid of the resolution."""
 
-    has_moments = True
     is_amount = True
     faults = (NOT_FINITE, NOT_WHOLE)
+    pattern = JSON_NUMBER.pattern
+    off_scale = NOT_FINITE
+    column_need = ColumnNeed("numbers", "must be a column of numbers")
+    one_type = "set {}.resolution to another step"
 
     def grid_step(self, *, is_exact: bool) -> Decimal | None:
         """Return the resolution; None if a value may be missing, as each attribute then has other members."""
@@ -56,16 +59,6 @@ class NumericScale(AttributeScale, scale=Scale.NUMERIC):
     def smallest_step(self) -> float:
         """The resolution of a stream."""
         return float(self.attribute.publication_step())
-
-    @property
-    def pattern(self) -> str:
-        """Any JSON number."""
-        return JSON_NUMBER.pattern
-
-    @property
-    def off_scale(self) -> ScaleFault:
-        """The value is no number, or infinite."""
-        return NOT_FINITE
 
     def explain(self, value: float) -> ScaleFault | None:
         """Return what is wrong with a number."""
@@ -79,20 +72,10 @@ class NumericScale(AttributeScale, scale=Scale.NUMERIC):
         return float | str | None if self.attribute.may_be_missing else float
 
     @property
-    def column_need(self) -> ColumnNeed:
-        """Numbers."""
-        return ColumnNeed("numbers", "must be a column of numbers")
-
-    @property
     def published_types(self) -> set[type]:
         """Integers, if the step of tables is one."""
         step = self.attribute.publication_step(table=True)
         return {int} if step and step == step.to_integral_value() else {float}
-
-    @property
-    def one_type(self) -> str:
-        """Another step."""
-        return "set {}.resolution to another step"
 
     def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
         """Return what converts numbers."""

@@ -6,7 +6,7 @@ computed (embed); what a cluster publishes of its members (publish); how far tha
 is wrong with a value (explain).
 
 The module of a scale has one subclass, ``class TimeScale(AttributeScale, scale=Scale.TIME)``, which registers itself.
-The package imports the module. Outside `policy`, `scales` and `audit`, code asks an attribute or its scale; it compares
+Outside `policy`, `scales` and `audit`, code asks an attribute or its scale; it compares
 no scales.
 """
 
@@ -190,8 +190,6 @@ class AttributeScale(ABC):
     """Whether values are codes, of which only equality counts. They have no coordinate."""
     has_categories: ClassVar[bool] = False
     """Whether a cluster publishes a category, not a number."""
-    has_moments: ClassVar[bool] = False
-    """Whether values have a mean and a variance."""
     has_trend: ClassVar[bool] = False
     """Whether values may grow with the offsets of a stream."""
     is_amount: ClassVar[bool] = False

@@ -44,7 +44,6 @@ _DAY_MS = int(MS_PER_UNIT["days"])
 class TimeScale(AttributeScale, scale=Scale.TIME):
     """Times are coordinates; a cluster publishes the mean, rounded to a step."""
 
-    has_moments = True
     has_trend = True
     faults = tuple(_NOT_TIMES.values())
 
