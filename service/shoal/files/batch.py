@@ -121,9 +121,8 @@ def _read(
 ) -> tuple[RefusalCounter, Counter[str]]:
     """Add all records to the table; return which were quarantined, and the dropped messages by reason.
 
-    The whole source is read even if a record is invalid, so that all faults are told at once. InputError if a record is
-    invalid: the message has the line or row of the first one, and if there are more, the number of records for each
-    field and reason.
+    The whole source is read, so that the InputError of invalid records tells all faults: where the first one is,
+    and how many there are for each field and reason.
     """
     name = shown_name(path)
     first, refusals, quarantined, dropped = "", RefusalCounter(), RefusalCounter(), Counter[str]()

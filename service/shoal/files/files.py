@@ -60,8 +60,8 @@ class Files:
     def formats(self, *, is_stream: bool = False) -> tuple[Format, Format]:
         """Return the formats of source and target, from the suffix of the path or else from the option.
 
-        ConfigError if a format is unknown, a suffix contradicts an option, or a package is not installed; for a stream
-        also if a format cannot be read or written from start to end.
+        ConfigError if a format is unknown, contradicts the suffix, is not installed or, for a stream, is for
+        tables only.
         """
         target_option = self.target_format or self.source_format
         source = _format_of(self.source, self.source_format, "standard input")
@@ -115,10 +115,10 @@ class UnbufferedOutput:
 
 
 class AtomicOutputs:
-    """Outputs that appear under their names together and complete, if the context ends without an exception.
+    """Outputs that appear under their names together and complete if the context ends without an exception.
 
-    Otherwise none of them appears. All files are written to the disk before the first is renamed; they are renamed in
-    the order in which they were opened. An existing file keeps its permissions, and a symbolic link is followed.
+    Else none appears. All files are on the disk before the first is renamed, in the order in which they were
+    opened. An existing file keeps its permissions, and a symbolic link is followed.
     """
 
     def __init__(self) -> None:
@@ -267,9 +267,8 @@ def open_followed(path: str, stop: Event) -> Iterator[FollowedFile]:
 class FollowedFile:
     """Reads bytes as they are written, until ``stop`` is set; the end of a file does not end it.
 
-    ``path`` serves to detect that the file was replaced; ``-`` for standard input. The descriptor is not closed.
-    ``on_idle`` is called about ten times a second while there is no data. ``fault`` says why reading ended without
-    ``stop``.
+    By ``path`` it detects that the file was replaced (``-``: standard input). ``on_idle`` is called about ten times
+    a second while there is no data. ``fault`` says why reading ended without ``stop``.
     """
 
     def __init__(self, descriptor: int, path: str, stop: Event) -> None:

@@ -76,8 +76,8 @@ def run_reference(
 ) -> SmoothedReference:
     """Read a sample and write the smoothed distribution of a confidential attribute (`ReferenceSample`).
 
-    Records that the policy rejects are not counted. The log says how many there are, and how many values were left out.
-    Nothing is written if the sample cannot be read, or has too few subjects (InputError, ConfigError).
+    The log says how many records the policy rejects, and how many values were left out. InputError or ConfigError,
+    before anything is written, if the sample cannot be read or has too few subjects.
     """
     file_format = Files(source, source_format=source_format).input_format()
     sample, refusals = ReferenceSample(policy, attribute), RefusalCounter()

@@ -97,11 +97,10 @@ def _select(block: Block, records: BoolVector | slice, select: Callable[[Any], A
 
 @dataclass(slots=True, repr=False)
 class ParsedRecords:
-    """n records whose fields have the declared types, as columns.
+    """n records whose fields have the declared types, as columns; infinity where a value could not be read.
 
-    ``values`` are as in `Block.values`, with infinity where a value could not be read, and NaN where it is missing or
-    could not be read. ``subjects`` are as read; None if every record belongs to a different person.
-    ``unchanged_columns`` hold str, int, float, bool or None. ``protected`` is set by `BlockBuilder`.
+    ``subjects`` are as read; None if every record belongs to a different person. ``unchanged_columns`` hold str,
+    int, float, bool or None. ``protected`` is set by `BlockBuilder`.
     """
 
     index: Int64Vector
@@ -322,10 +321,7 @@ def stack_columns(columns: Sequence[ScaleColumn], n: int) -> tuple[Float64Matrix
 
 
 def parse_values(cells: Sequence[str], kind: FieldType) -> tuple[Sequence[Any], bool]:
-    """Parse a column of an unchanged field; return the values, and whether none is `MISMATCH` (of another type).
-
-    An empty cell is None, except for types string and any. Integers are exact. Json becomes `canonical_json`.
-    """
+    """Parse cells of a type, None for an empty one of most types; return also whether none is `MISMATCH`."""
     if kind in {"string", "any"}:
         return cells, True
     values = None if kind in {"boolean", "json"} else parse_at_once(cells, int if kind == "integer" else float)

@@ -42,10 +42,7 @@ class ReadOptions(NamedTuple):
 
 
 class Format(ABC):
-    """How records are read from files and written to them. One object serves all policies and holds no state.
-
-    A format in which the messages of a topic can be is a `MessageFormat`.
-    """
+    """How records are read from files and written to them. One object serves all policies and holds no state."""
 
     @abstractmethod
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
@@ -205,10 +202,7 @@ class Utf8Stream:
         self._is_at_end = False
 
     def read1(self, size: int) -> bytes:
-        """Return at least one byte as soon as there are any, or no bytes at the end of the stream.
-
-        InputError if the encoding needs a byte order mark, and the stream has none.
-        """
+        """Return bytes as soon as there are any, none at the end; InputError without a needed byte order mark."""
         text = ""
         while not (text or self._is_at_end):
             chunk = self._read(size)

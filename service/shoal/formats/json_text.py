@@ -79,12 +79,10 @@ def is_json_number(text: str) -> bool:
 def prescreen(messages: Sequence[bytes], keys: int | Int64Vector) -> Sequence[int]:
     """Return the indexes of the messages that a count of characters does not clear, in increasing order.
 
-    The messages are n well-formed JSON objects; ``keys`` is the number of declared keys of each message (int, or int64
-    of shape (n,)), with the keys of objects that contain declared fields.
-
-    A colon between key and value follows a quotation mark or white space. Each message is known to contain ``keys``
-    different declared keys: if it has exactly as many such colons, no key is repeated, at any depth. A message with few
-    opening brackets cannot be nested deeply. Cost: about 0.1 µs per message.
+    The messages are well-formed JSON objects; ``keys`` is the number of declared keys of each, with those of
+    objects that contain declared fields. A colon between key and value follows a quotation mark or white space: a
+    message with as many such colons as keys repeats no key, at any depth. Few opening brackets cannot be nested
+    deeply. Cost: about 0.1 µs per message.
     """
     if not messages:
         return ()
@@ -107,10 +105,9 @@ def prescreen(messages: Sequence[bytes], keys: int | Int64Vector) -> Sequence[in
 
 
 def validate_strictly(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nested_keys: bool = False) -> Reason | None:
-    """Return why a well-formed message must be rejected, or None.
+    """Return why a well-formed message must be rejected, or None. Cost: 1 µs to 10 µs for 200 bytes.
 
-    Without ``checks_nested_keys`` only the keys of the outermost object are compared. Cost: 1 µs to 10 µs for a message
-    of 200 bytes.
+    Without ``checks_nested_keys`` only the keys of the outermost object are compared.
     """
     if not _is_utf8(message) or _is_too_deep(message, max_depth):
         return Reason.UNDECODABLE

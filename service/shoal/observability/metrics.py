@@ -184,10 +184,7 @@ class Metrics:
         self.delta.set(policy.require_stream().delta)
 
     def add_counters(self, topic: str, partition: int, policy: Policy) -> None:
-        """Report a partition that was assigned: its counters exist from now on, at 0 if they are new.
-
-        Call it before the partition is opened, because its start changes some of them.
-        """
+        """Report an assigned partition before it is opened: its counters exist from now on, at 0 if new."""
         for outcome, reason in OUTCOMES_AND_REASONS:
             self.records.labels(outcome, reason, topic, partition)
         counters = (self.clusters, self.clipped, self.early, self.skipped, self.dated_ahead, self.output_lost)
@@ -341,10 +338,7 @@ def warn_unless_representative(
 
 
 class ConfidentialMetrics:
-    """The metrics of policies that measure confidential values. None has a label.
-
-    All are stepped, except that `shoal_protects_values` repeats what the policy says.
-    """
+    """The metrics of policies that measure confidential values: stepped, but for `shoal_protects_values`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.sse = Counter(
@@ -386,9 +380,8 @@ class ConfidentialMetrics:
 class _AttributeLosses:
     """The loss of each quasi-identifier over the clusters of one step. Its label is the name of the attribute.
 
-    Sums of squares are those of the step: variation between steps does not count. A time of which less than half of
-    them is left after the means of the windows of each partition is measured against that, as in a summary. A loss
-    stays if the attribute has none in a step.
+    Variation between steps does not count. A clock is measured against what is left after its trend, as in a
+    summary. A loss stays if the attribute has none in a step.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -457,11 +450,7 @@ class _BulkHistogram(Collector):
 
 
 class _GroupRegistry(CollectorRegistry):
-    """A registry whose series all have the label ``group``, also those of the process.
-
-    One process serves one consumer group. With the label, an alert tells two pipelines apart that one job scrapes.
-    With an empty text no label is added.
-    """
+    """A registry whose series all have the label ``group``, if given: an alert tells pipelines of one job apart."""
 
     def __init__(self, group: str = "") -> None:
         super().__init__()

@@ -661,10 +661,7 @@ def _fault_of_topic(topic: str, fields: dict[str, str]) -> str:
 
 
 def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[Finding]:
-    """Yield the faults of the security settings of policy and environment together.
-
-    ``has_secrets``: the environment holds the credentials. `shoal check` may run where it does not.
-    """
+    """Yield the faults of security settings; without ``has_secrets``, credentials may be missing here."""
     faults = chain(_check_unused(settings), _check_alternatives(settings))
     yield from ((("kafka", name), message) for name, message in faults)
     for name in missing_credentials(settings) if has_secrets else ():

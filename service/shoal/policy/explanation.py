@@ -232,10 +232,7 @@ def _shares_by_level(attribute: Attribute, reference: Reference) -> list[list[fl
 
 
 def _least_distance(shares: Sequence[float], n: int) -> float:
-    """Return the distance of the nearest cluster of n records, if all values are equally far from each other.
-
-    Each value has records in proportion, and the largest remainders have the rest.
-    """
+    """Return the distance of the nearest cluster of n records, if all values are equally far from each other."""
     exact = [share * n for share in shares]
     whole = [math.floor(count + _ROUNDING) for count in exact]
     rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)

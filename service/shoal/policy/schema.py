@@ -724,10 +724,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def validate(model: type[_Model], tree: dict[str, Any], *, strict: bool | None = None) -> tuple[_Model, list[Finding]]:
-    """Return what fits the model, and one fault for each field that does not.
+    """Return what fits the model, and one fault, without values or Python types, for each field that does not.
 
-    Fields with faults are removed from ``tree`` until the rest is valid. No message contains a value, or a sentence of
-    pydantic: those name Python types.
+    Fields with faults are removed from ``tree`` until the rest is valid.
     """
     faults: dict[FieldPath, str] = {}
     while True:

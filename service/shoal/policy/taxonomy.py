@@ -278,10 +278,7 @@ _FILE_NAME = re.compile(r"\.(csv|tsv|txt|xlsx?)$", re.IGNORECASE)
 def read_taxonomies(
     document: Document, folder: Path
 ) -> tuple[dict[str, Taxonomy], list[tuple[FieldPath, str, FieldPath]]]:
-    """Return the taxonomies of nominal attributes by the attribute's name, and all faults.
-
-    A fault is the field that names the taxonomy, the message, and the place in the policy whose line is shown.
-    """
+    """Return taxonomies by attribute, and faults: the field, the message, and the place whose line is shown."""
     taxonomies: dict[str, Taxonomy] = {}
     faults: list[tuple[FieldPath, str, FieldPath]] = []
     for name, attribute in document.attributes.items():

@@ -120,10 +120,7 @@ class AttributeDistances:
         ]
 
     def measure(self, values: Float64Matrix, published: Float64Matrix, unit: Float64Vector) -> RecordDistances:
-        """Return the distances of values, as read and clipped, from published ones, both (E, q) with NaN where missing.
-
-        ``unit`` (q,) is the width of the range of each attribute, above 0; it is ignored for nominal ones.
-        """
+        """Return the distances of values from published ones, both (E, q); ``unit`` (q,) is the width of each range."""
         if self._is_plain:
             scaled = (values - published) / unit
             squared = np.einsum("ij,ij->i", scaled, scaled)
@@ -167,10 +164,7 @@ class LossTotals:
         distances: Float64Matrix,
         windows: Int64Vector | None = None,
     ) -> Self:
-        """Return the sums of one block of E >= 1 records: values, published values and their distances, each (E, q).
-
-        ``windows`` (E,) are the windows of offsets of the records of a stream; without them no trend is removed.
-        """
+        """Return the sums of a block: values, published values, their distances (E, q); windows of a stream (E,)."""
         found = cls(attributes)
         found._records = len(values)
         if not found._numeric.all():
@@ -252,10 +246,7 @@ class LossTotals:
 
     @property
     def categories(self) -> dict[str, int]:
-        """Number of categories of the records by nominal attribute; one more than `MOST_CATEGORIES` if there are more.
-
-        Of more than `MOST_CATEGORIES` that are read, one that comes again after a long time may count twice.
-        """
+        """Number of categories by nominal attribute; `MOST_CATEGORIES` + 1 if there are more, about."""
         return {
             self.attributes[column].name: min(len(codes), MOST_CATEGORIES + 1) for column, codes in self._codes.items()
         }
@@ -274,11 +265,11 @@ class LossTotals:
         return [self.attributes[column].name for column in self._trendless()]
 
     def by_attribute(self) -> dict[str, float | None]:
-        """Return the loss of each attribute in its own measure, by name.
+        """Return the loss of each attribute in its own measure, by name; None without records.
 
-        Of a numeric or time attribute it is SSE / SST, and of a clock SSE over what is left of SST after the trend, at
-        most 1; None if that is 0 or all values are equal. Of all others it is the mean distance of records from their
-        published values. None without records.
+        Of a numeric or time attribute it is SSE / SST, and of a clock SSE over what is left of SST after the
+        trend, at most 1; None if that is 0. Of all others it is the mean distance of records from their
+        published values.
         """
         losses: dict[str, float | None] = {}
         varied, trendless = self._varied, self._trendless()

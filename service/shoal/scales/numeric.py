@@ -154,11 +154,7 @@ class Published(NamedTuple):
 
 
 class PublicationGrid:
-    """The grid of published values: multiples of one resolution per attribute, in its units.
-
-    With 0 the exact mean is published. Raises `ParameterError` for a resolution that is negative, or too small or too
-    large for floats.
-    """
+    """The grid of published values: multiples of a resolution per attribute; the exact mean for 0."""
 
     def __init__(self, resolutions: list[Decimal]) -> None:
         if any(resolution and not SMALLEST <= resolution <= LARGEST for resolution in resolutions):
@@ -249,11 +245,7 @@ _PLAIN_BYTES = b"0123456789+-.eE, \t"
 
 
 def parse_numbers(cells: Sequence[str]) -> Float64Vector:
-    """Parse a column of a quasi-identifier.
-
-    NaN where the cell is not an ASCII decimal number or is not finite. Blanks around a number are ignored. Cost: about
-    0.05 µs per cell, or 1 µs per cell if any cell of the column is not a number.
-    """
+    """Parse a column of cells; NaN for what is no finite ASCII decimal number. Cost: about 0.05 µs per cell."""
     parsed = parse_at_once(cells, float)
     if parsed is None:
         parsed = [parse_number(cell) for cell in cells]

@@ -106,10 +106,7 @@ class ScaleReader(ABC):
         self._has_commas = has_commas
 
     def read(self, values: Iterable[Any]) -> ScaleColumn:
-        """Convert values of the types that `json_type` allows.
-
-        A value of another type is invalid. None and UNSET, which stands for an absent field, are missing values.
-        """
+        """Convert values of the types that `json_type` allows. None and UNSET (an absent field) are missing."""
         column = list(values)
         missing = self._missing_values
         if set(map(type, column)) <= {str} and missing.isdisjoint(column):
@@ -181,10 +178,7 @@ class ScaleReader(ABC):
 
 
 class AttributeScale(ABC):
-    """One attribute on its scale; ``tree`` and ``texts`` are the categories of an attribute that has codes.
-
-    They are those of a `CategoryIndex`, of which the base class knows nothing.
-    """
+    """One attribute on its scale; ``tree`` and ``texts`` are of a `CategoryIndex`, for a scale with codes."""
 
     is_coded: ClassVar[bool] = False
     """Whether values are codes, of which only equality counts. They have no coordinate."""
@@ -228,7 +222,7 @@ class AttributeScale(ABC):
     def code_distances(self, apart: float, missing: float) -> Float64Vector:  # noqa: ARG002 - ``apart`` is for codes
         """Return the squared distance of two records in each column of `codes` in which they differ.
 
-        ``apart`` is that of two categories, ``missing`` that of two records of which one lacks a number.
+        ``apart`` is that of two categories, ``missing`` that of a number and none.
         """
         return np.full(1 if self.attribute.missing == "group" else 0, missing)
 
@@ -242,10 +236,7 @@ class AttributeScale(ABC):
         return low + shares * (high - low)
 
     def grid_step(self, *, is_exact: bool) -> Decimal | None:  # noqa: ARG002
-        """Return the step of published means (0: exact ones); None if no grid can publish them with other attributes'.
-
-        With ``is_exact`` the default is the exact mean, as in tables.
-        """
+        """Return the step of published means (0: exact, as in tables); None if no grid can publish them."""
         return None
 
     @property

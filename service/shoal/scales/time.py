@@ -187,15 +187,11 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HAL
 
 
 def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
-    """Parse times in the form of ISO 8601.
+    """Parse ISO 8601 texts to whole ms (half to even); infinity for what is no time of the years 1 to 9999 in UTC.
 
-    The forms are ``YYYY-MM-DD`` and ``YYYY-MM-DDTHH:MM[:SS[.f]]`` with 1 to 9 digits of a fraction, with ``T`` or a
-    blank, and with a zone ``Z``, ``+HH:MM``, ``+HHMM`` or the same with ``-``. A time without a zone is in UTC. A date
-    is its midnight in its zone.
-
-    The result is in ms, rounded to whole ms (half to even); infinity for a text of another form, a date that does not
-    exist, and a time that is not in the years 1 to 9999, as written or in UTC. Cost: about 0.2 µs per text if n is 500
-    and all have one form; 50 µs for each further form.
+    The forms are ``YYYY-MM-DD`` and ``YYYY-MM-DDTHH:MM[:SS[.f]]`` with 1 to 9 digits of a fraction, ``T`` or a
+    blank, and a zone ``Z``, ``+HH:MM`` or ``+HHMM``; without one in UTC. A date is its midnight in its zone. Cost:
+    about 0.2 µs per text if n is 500 and all have one form; 50 µs for each further form.
     """
     times = np.full(len(texts), INVALID, dtype=np.float64)
     for form, indexes in _group_by_form(texts).items():
@@ -209,11 +205,9 @@ def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
 
 
 def parse_epoch_times(texts: Sequence[str], unit: EpochUnit) -> Float64Vector:
-    """Parse decimal numbers of s, ms, us or days.
+    """Parse decimal numbers of a unit to whole ms (half to even); infinity for any other text or year.
 
-    The result is in ms, rounded to whole ms (half to even, exactly); infinity for a text that is not an ASCII decimal
-    number, and for a time that is not in the years 1 to 9999. Cost: about 0.1 µs per whole number, 2 µs per text
-    otherwise.
+    Cost: about 0.1 µs per whole number, 2 µs per text otherwise.
     """
     has_plain_bytes = not "".join(texts).encode().translate(None, b"0123456789-")
     if has_plain_bytes and max(map(len, texts), default=0) <= _MAX_INT64_DIGITS:
