@@ -111,7 +111,7 @@ class UnbufferedOutput:
         except OSError as error:
             if written and self._file.seekable():
                 self._file.truncate(self._file.tell() - written)
-            raise _os_error(error.errno, error.strerror, self._name) from None
+            raise OSError(error.errno, error.strerror, self._name) from None
 
 
 class AtomicOutputs:
@@ -198,7 +198,7 @@ def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
         try:
             os.fsync(file.fileno())
         except OSError as error:
-            raise _os_error(error.errno, error.strerror, path) from None
+            raise OSError(error.errno, error.strerror, path) from None
 
 
 def write_text(path: str, text: str, *, private: bool = False) -> None:
@@ -354,7 +354,7 @@ class _AtomicOutput:
         try:
             self.file.write(data)
         except OSError as error:
-            raise _os_error(error.errno, error.strerror, self.name) from None
+            raise OSError(error.errno, error.strerror, self.name) from None
 
     def finish(self) -> None:
         """Write everything to the disk, with the permissions of the final file."""
@@ -369,7 +369,7 @@ class _AtomicOutput:
                 os.fchmod(self.file.fileno(), 0o666 & ~mask)
             os.fsync(self.file.fileno())
         except OSError as error:
-            raise _os_error(error.errno, error.strerror, self.name) from None
+            raise OSError(error.errno, error.strerror, self.name) from None
 
     def discard(self) -> None:
         """Remove the temporary file, if it was not renamed."""
@@ -423,8 +423,3 @@ def _format_of(path: str, option: str | None, standard_stream: str) -> FormatEnt
         fault = f"{standard_stream}: has no suffix" if path == PIPE else f"{path}: the suffix does not give the format"
         raise ConfigError(f"{fault}; add {' or '.join(f'--format {one.name}' for one in streamed_formats())}")
     return format_named(option)
-
-
-def _os_error(number: int | None, reason: str | None, name: str) -> OSError:
-    """Return a system error that names its file; errors of descriptors do not."""
-    return OSError(number, reason, name)

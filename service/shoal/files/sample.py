@@ -41,7 +41,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
             with CompilationNotice(log, TABLE_COMPILE_S), log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
         pipeline = PartitionPipeline(policy, encoder)
-        writer = OutputWriter(encoder, _Nowhere(), None, None, "", release_strategy(policy))
+        writer = OutputWriter(encoder, None, None, None, "", release_strategy(policy))
         refusals = RefusalCounter()
         with (
             KernelCompiler(policy, log) as compiler,
@@ -145,10 +145,3 @@ def _encode(reference: SmoothedReference) -> str:
     for row in reference.rows:
         writer.writerow((row.text or "", f"{row.units // UNITS}.{row.units % UNITS:04}"))
     return text.getvalue()
-
-
-class _Nowhere:
-    """An output that is not written."""
-
-    def write(self, data: bytes) -> None:
-        """Do nothing."""

@@ -378,10 +378,6 @@ def _integer_or_mismatch(text: str) -> object:
     return value if not isinstance(value, float) or value.is_integer() else MISMATCH
 
 
-def _boolean_or_mismatch(text: str) -> object:
-    return _BOOLEANS.get(text.lower(), MISMATCH)
-
-
 def json_or_mismatch(text: bytes) -> object:
     """Return the `canonical_json` of a text, or `MISMATCH` if it is not JSON."""
     try:
@@ -393,7 +389,7 @@ def json_or_mismatch(text: bytes) -> object:
 _CELL_PARSERS: dict[FieldType, Callable[[str], object]] = {
     "integer": _integer_or_mismatch,
     "number": _number_or_mismatch,
-    "boolean": _boolean_or_mismatch,
+    "boolean": lambda text: _BOOLEANS.get(text.lower(), MISMATCH),
     "json": lambda text: json_or_mismatch(text.encode()) if text else None,
 }
 

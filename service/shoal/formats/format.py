@@ -90,18 +90,14 @@ class RecordSource:
     schema: Any = None
     """Types of the columns, for an encoder of the same format; None if the format has none."""
 
-    def explain(self, record: Any, reason: Reason) -> list[RecordFault]:  # noqa: ANN401 - as in ``blocks``
-        """Return why a raw record was rejected with a reason, in words without values; never empty."""
-        if reason is not Reason.TOO_LARGE:
-            return self.faults_of(record)
-        return [fault for fault in self.faults_of(record) if fault.reason == FaultReason.LONG_JSON] or [
-            RecordFault(FaultReason.TOO_LARGE)
-        ]
-
     def refused(self, block: Block, records: Sequence[Any]) -> Iterator[tuple[int, Reason, list[RecordFault]]]:
-        """Yield index, reason and faults of each rejected record of a block."""
+        """Yield index, reason and faults, in words without values and never none, of each rejected record."""
         for index, reason in block.rejected:
-            yield index, reason, self.explain(records[index], reason)
+            faults = self.faults_of(records[index])
+            if reason is Reason.TOO_LARGE:
+                too_long = [fault for fault in faults if fault.reason == FaultReason.LONG_JSON]
+                faults = too_long or [RecordFault(FaultReason.TOO_LARGE)]
+            yield index, reason, faults
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class Attribute:
         A category that the taxonomy lacks is a leaf below the root, or its record is quarantined.
     unit : {"s", "ms", "us", "days"} or None
         Of a time: unit of epoch numbers; None if times are texts in the form of ISO 8601.
-    time_step : TimeStep or None
+    time_step : TimeStep
         Of a time: the step of published values.
     missing : {"quarantine", "group", "mean"}
         A record without a value is quarantined; or missing is a value; or the record takes the mean of its cluster.
@@ -187,7 +187,7 @@ class Attribute:
     publish: Literal["mode", "ancestor", "median"] = "mode"
     unknown: Literal["root", "quarantine"] = "root"
     unit: EpochUnit | None = None
-    time_step: TimeStep | None = None
+    time_step: TimeStep = DEFAULT_TIME_STEP
     missing: Missing = "quarantine"
     path: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
@@ -313,10 +313,6 @@ class ScaleRules(ABC):
 
     def bounds(self, section: AttributeSection) -> tuple[float, float] | None:  # noqa: ARG002
         """Return the lowest and highest value; None if there is none, or the policy says nothing."""
-        return None
-
-    def time_step(self, section: AttributeSection) -> TimeStep | None:  # noqa: ARG002
-        """Return the step of published times; None for another scale."""
         return None
 
     def distance(self, section: AttributeSection) -> Distance:  # noqa: ARG002
@@ -448,10 +444,6 @@ class _TimeRules(ScaleRules):
         low, high = (parse_time(bound, section.unit) for bound in section.bounds or ("", ""))
         return None if low is None or high is None else (low, high)
 
-    def time_step(self, section: AttributeSection) -> TimeStep:
-        step = TimeStep.parse(section.resolution) if isinstance(section.resolution, str) else None
-        return step or DEFAULT_TIME_STEP
-
     def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
         bounds = attribute.bounds and [format_time(bound, attribute.unit) for bound in attribute.bounds]
         own = {} if attribute.unit is None else {"unit": attribute.unit}
@@ -498,6 +490,9 @@ def resolve_attribute(
     rules = SCALE_RULES[scale]
     bounds = rules.bounds(section)
     limit = inf if document.stream is None else float(_MAX_EXACT_INTEGER)
+    step = TimeStep.parse(section.resolution) if isinstance(section.resolution, str) else None
+    given = {steering.attribute: steering.weight for steering in document.steering.by or ()}
+    weight = given.get(name, section.weight)
     return Attribute(
         name=name,
         role=Role(section.role or ""),
@@ -508,7 +503,7 @@ def resolve_attribute(
         clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
         integer=bool(section.integer),
         resolution=_plain_decimal(section.resolution) if isinstance(section.resolution, float) else None,
-        weight=_weight_of(name, section, document),
+        weight=1.0 if weight is None else float(weight),
         type=section.type or "any",
         source=Source.parse(section.source) or VALUE,
         publish_unchanged=section.publish_unchanged,
@@ -519,7 +514,7 @@ def resolve_attribute(
         publish=section.publish or ("mode" if taxonomy is None else "ancestor"),
         unknown=section.unknown or "root",
         unit=section.unit,
-        time_step=rules.time_step(section),
+        time_step=step or DEFAULT_TIME_STEP,
         missing=section.missing or "quarantine",
         path=path_of_source(name, section.source),
         to=(name,) if section.to is None else tuple(section.to.split(".")),
@@ -529,12 +524,6 @@ def resolve_attribute(
         reference=reference,
         distance=_distance_of(section, reference, is_stream=document.stream is not None),
     )
-
-
-def _weight_of(name: str, section: AttributeSection, document: Document) -> float:
-    given = {steering.attribute: steering.weight for steering in document.steering.by or ()}
-    weight = given.get(name, section.weight)
-    return 1.0 if weight is None else float(weight)
 
 
 def _plain_decimal(value: float | Decimal) -> Decimal:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Vector, Int64Vector
-from shoal.errors import GuaranteeError
 from shoal.policy import FIRST_MS, LAST_MS, MS_PER_UNIT, EpochUnit, Scale, TimeStep
 from shoal.scales.numeric import INTEGER, replace_decimal_commas
 from shoal.scales.scale import (
@@ -48,22 +47,16 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
     faults = tuple(_NOT_TIMES.values())
 
     @property
-    def _step(self) -> TimeStep:
-        if self.attribute.time_step is None:
-            raise GuaranteeError("a time has no step")  # a policy gives every time one
-        return self.attribute.time_step
-
-    @property
     def smallest_step(self) -> float:
         """The step in ms."""
-        return float(self._step.milliseconds)
+        return float(self.attribute.time_step.milliseconds)
 
     @property
     def pattern(self) -> str:
         """A whole number of the unit, or a date or time in the form of ISO 8601."""
         if self.attribute.unit is not None:
             return INTEGER
-        return _DATE if self._step.is_date else _DATE_TIME
+        return _DATE if self.attribute.time_step.is_date else _DATE_TIME
 
     @property
     def off_scale(self) -> ScaleFault:
@@ -100,7 +93,7 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
 
     def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
         """Return what computes rounded means."""
-        return TimePublisher(self._step, self.attribute.unit)
+        return TimePublisher(self.attribute.time_step, self.attribute.unit)
 
 
 class TimePublisher(Publisher):
