@@ -154,10 +154,7 @@ def _read(
 
 
 def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
-    """Return whether a table can be released without a record: it is a header, or lacks values that it may lack.
-
-    A record that is invalid only because values are missing of attributes with ``missing: quarantine`` may lack them.
-    """
+    """Return whether a table may lack a record: a header, or values of ``missing: quarantine`` are missing."""
     clustered = {attribute.name for attribute in policy.clustered}
     missing = MISSING_VALUE if "" in policy.missing_values else MISSING_VALUE - {FaultReason.EMPTY}
     return all(fault.reason in NO_RECORD or (fault.reason in missing and fault.field in clustered) for fault in faults)

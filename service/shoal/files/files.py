@@ -129,10 +129,7 @@ class AtomicOutputs:
         return self
 
     def open(self, path: str, *, private: bool = False) -> RowSink:
-        """Open a file, a device, or standard output (``-``); only the owner may read a new file that is ``private``.
-
-        InputError if the output cannot be written.
-        """
+        """Open a file, a device or ``-``; only the owner may read a new ``private`` file. InputError if it cannot."""
         if path == PIPE:
             if sys.stdout is None:
                 raise InputError("standard output is closed; give -o FILE")
@@ -178,10 +175,7 @@ def open_output(path: str, *, private: bool = False) -> Iterator[RowSink]:
 
 @contextmanager
 def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
-    """Open an output to which chunks are appended under its final name; or standard output.
-
-    InputError if the file cannot be written, or is not empty: a second run would release the same records again.
-    """
+    """Open an output to append to under its final name; InputError if it is not empty: a second run repeats."""
     target = Path(path)
     if path == PIPE or (target.exists() and not target.is_file()):
         with open_output(path) as sink:

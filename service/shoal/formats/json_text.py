@@ -138,9 +138,9 @@ def decode_members(text: bytes) -> Mapping[str, msgspec.Raw]:
 def canonical_json(text: bytes) -> str | None:
     """Return the text of a JSON value without white space between its parts; None for null.
 
-    Members stay in their order. An integer is written with all its digits, any other number as the shortest decimal
-    number of the same float64. ``ValueError``, without a value: the text is not JSON, a key is repeated in an object,
-    or a number is beyond float64. Cost: about 1 µs for a value of 100 bytes.
+    Members stay in their order; an integer has all its digits, any other number the shortest decimal text of its
+    float64. ``ValueError``, without a value: no JSON, a repeated key, or a number beyond float64. Cost: about 1 µs
+    per 100 bytes.
     """
     try:
         value = _decode(text)
@@ -176,10 +176,7 @@ def document_key(text: str) -> str:
 
 
 def _repeats_key(text: bytes, tree: object) -> bool:
-    """Return whether a key is repeated in an object at any depth of well-formed JSON.
-
-    ``tree`` is the decoded value, in which only the last of equal keys is left; None if it is not known.
-    """
+    """Return whether an object of well-formed JSON repeats a key; ``tree`` is the decoded value, None if not known."""
     if tree is not None and _most_keys(text) == _count_keys(tree):
         return False
     try:
@@ -216,10 +213,7 @@ def _is_too_deep(message: bytes, max_depth: int) -> bool:
 
 
 def _has_repeated_key(message: bytes) -> bool:
-    """Return whether a key is repeated at the top level, or the message is not an object.
-
-    The second, slower parser converts no number, so that no number is too long for it.
-    """
+    """Return whether the top level repeats a key, or is no object. The slower parser converts no number."""
     try:
         most_keys = _most_keys(message)
         if most_keys == len(_decode_members(message)):

@@ -134,10 +134,7 @@ def _configure(processors: list[Processor]) -> None:
 
 
 class _ClientFilter(logging.Filter):
-    """Reduces lines of client libraries, and leaves out those that say nothing new.
-
-    Without a broker they log the same line at every attempt, and at every rebalance a warning.
-    """
+    """Reduces lines of client libraries, and leaves out those that every attempt or rebalance repeats."""
 
     def __init__(self) -> None:
         super().__init__()

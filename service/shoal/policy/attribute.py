@@ -296,8 +296,6 @@ class ScaleRules(ABC):
     """The types of a confidential attribute for which the scale has a meaning; none if it cannot be on this scale."""
     instead: ClassVar[str] = "give another scale, or none"
     """What to do about a confidential attribute that cannot be on this scale."""
-    category_of_member: ClassVar[str] = ""
-    """Which category a cluster publishes, if it is that of one of its members; else empty."""
 
     @abstractmethod
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
@@ -315,6 +313,10 @@ class ScaleRules(ABC):
         """Return the lowest and highest value; None if there is none, or the policy says nothing."""
         return None
 
+    def member_published(self, attribute: Attribute) -> str:  # noqa: ARG002
+        """Return whose category a cluster publishes, in words, if it is that of a member; else nothing."""
+        return ""
+
     def distance(self, section: AttributeSection) -> Distance:  # noqa: ARG002
         """Return the distance of two values of a confidential attribute."""
         return "ordered"
@@ -326,7 +328,6 @@ class ScaleRules(ABC):
 
 class _NominalRules(ScaleRules):
     keys = ("taxonomy", "publish", "unknown")
-    category_of_member = "the most frequent one"
     confidential_key = "taxonomy"
     types = ("string", "boolean", "json", "integer", "number", "any", None)
 
@@ -337,6 +338,9 @@ class _NominalRules(ScaleRules):
             yield "publish", f"{section.publish} needs a taxonomy; give taxonomy, or publish: mode"
         if section.taxonomy is None and section.unknown is not None:
             yield "unknown", "only with a taxonomy, which says which values are known; give taxonomy, or remove it"
+
+    def member_published(self, attribute: Attribute) -> str:
+        return {"mode": "the most frequent one", "median": "the median"}.get(attribute.publish, "")
 
     def distance(self, section: AttributeSection) -> Distance:
         return "equal" if section.taxonomy is None else "hierarchical"
@@ -350,7 +354,6 @@ class _NominalRules(ScaleRules):
 
 class _OrdinalRules(ScaleRules):
     keys = ("order",)
-    category_of_member = "the median"
     confidential_key = "order"
     types = ("string", "boolean", "integer", "number", "any", None)
 
@@ -371,6 +374,9 @@ class _OrdinalRules(ScaleRules):
             yield "order", f"names a category of more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
         elif not stripped.isdisjoint(missing_texts):
             yield "order", "names a text that means a missing value; remove it here, or from missing_values"
+
+    def member_published(self, attribute: Attribute) -> str:  # noqa: ARG002
+        return "the median"
 
     def check_confidential(self, section: AttributeSection, missing_texts: Collection[str]) -> _Found:
         yield from self.check(section, missing_texts)

@@ -288,11 +288,11 @@ def _advise_on_missing(policy: Policy) -> Iterator[str]:
 
 
 def _advise_on_categories(policy: Policy) -> Iterator[str]:
-    real = [a for a in policy.quasi_identifiers if a.publish != "ancestor" and SCALE_RULES[a.scale].category_of_member]
-    if real:
-        which = " or ".join(dict.fromkeys(SCALE_RULES[a.scale].category_of_member for a in real))
+    members = {a: SCALE_RULES[a.scale].member_published(a) for a in policy.quasi_identifiers}
+    if real := _names(a for a, words in members.items() if words):
+        which = " or ".join(dict.fromkeys(filter(None, members.values())))
         yield (
-            f"{_names(real)}: a cluster publishes a category that one of its people has ({which}), not a mean of all: "
+            f"{real}: a cluster publishes a category that one of its people has ({which}), not a mean of all: "
             "it shows that such a person is there. A nominal attribute with a taxonomy and publish: ancestor "
             "publishes what all have in common"
         )

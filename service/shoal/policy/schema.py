@@ -66,10 +66,10 @@ def key(
     only_environment: bool = False,
     **options: Any,  # noqa: ANN401 - as for the field
 ) -> Any:  # noqa: ANN401 - a field of any type
-    """Return a key of a section with its documentation.
+    """Return a key of a section with its documentation; ``options`` are those of `pydantic.Field`.
 
-    ``shown`` is the default in words if a later step fills it in, ``values`` the values in words if the type does not
-    tell them, ``required`` what to give if the key is missing. ``options`` are those of `pydantic.Field`: the range.
+    ``shown`` is the default in words if a later step fills it in, ``values`` the values in words if the type does
+    not tell them, ``required`` what to give if the key is missing.
     """
     extra = {
         SHOWN_DEFAULT: shown,
@@ -815,10 +815,7 @@ _OF_KIND = {
 
 
 def _describe(kind: str, path: FieldPath, model: type[BaseModel], tree: object) -> str:
-    """Return what a field must be, or what to do about it; ``kind`` is pydantic's name of the fault.
-
-    Values of ``tree`` are compared with the words that a field allows, and never repeated.
-    """
+    """Return what a field must be, or what to do about it, for pydantic's name of a fault; values are not repeated."""
     if kind == "extra_forbidden":
         hint = did_you_mean(path[-1], list(_keys_at(model, path[:-1])))
         return f"unknown field; {hint or 'remove it or check its spelling'}"

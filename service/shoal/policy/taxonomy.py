@@ -135,10 +135,7 @@ def _fault_of_groups(row: TaxonomyRow, parents: dict[tuple[int, str], tuple[str,
 
 
 def _check_names(rows: Sequence[TaxonomyRow]) -> Iterator[_Misfit]:
-    """Yield the rows with a name that another node has, too: a published name would mean two nodes.
-
-    A node may have the name of the group directly above it: a leaf without groups is repeated on the levels above it.
-    """
+    """Yield the rows with a name of another node, but of the group directly above, as of a leaf without groups."""
     has_root = len({row.cells[-1] for row in rows}) == 1 and bool(rows) and len(rows[0].cells) > 1
     places: defaultdict[str, dict[int, TaxonomyRow]] = defaultdict(dict)
     for row in rows:

@@ -40,11 +40,7 @@ def is_finite_number(text: str) -> bool:
 
 
 MAX_CATEGORY_BYTES = 1_000
-"""Most bytes of one category as a JSON text in UTF-8, with its quotation marks.
-
-A category of one record can be published with another record: without a limit, a row could exceed the largest message
-that the output accepts.
-"""
+"""Most bytes of a category as JSON: it can be published with another record, whose row must not become too large."""
 
 
 def is_long_category(text: str) -> bool:

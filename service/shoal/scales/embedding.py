@@ -55,11 +55,10 @@ class _Axis(NamedTuple):
 class Embedding:
     """Translates the clustered attributes of a policy to coordinates and codes, and to published values.
 
-    Create it by `of` or `of_table`. The squared distance of two records is the sum over the coordinates, plus
-    ``code_distances`` (c,) of the columns in which their codes differ. ``codes_must_agree`` (c,) says whether a cluster
-    publishes a code of a column only if all members have it, ``ranges`` is the width of the range of each coordinate in
-    a stream, and ``unit`` (q,) that in which the error of each quasi-identifier is measured, in its own units: the
-    width of its bounds, or that of its scaling if it has none; 1 for a nominal one.
+    The squared distance of two records is the sum over the coordinates, plus ``code_distances`` (c,) of the columns
+    in which their codes differ. A cluster publishes a code of a column of ``codes_must_agree`` (c,) only if all
+    members have it. ``ranges`` are widths of the coordinates in a stream, and ``unit`` (q,) that in which the error
+    of each quasi-identifier is measured: the width of its bounds or of its scaling; 1 for a nominal one.
     """
 
     def __init__(self, axes: Sequence[_Axis], *, is_exact: bool, is_table: bool) -> None:

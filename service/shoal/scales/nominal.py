@@ -355,10 +355,7 @@ class _Categories(Publisher):
         bounds: Int64Vector,
         holds: Callable[[Int64Vector, Int64Vector], tuple[Int64Vector, BoolVector]],
     ) -> Float64Vector:
-        """Return the lowest node of each cluster that holds enough of its members, else the root.
-
-        ``holds`` returns for each cluster a node of one level, and whether it holds enough.
-        """
+        """Return the lowest node of each cluster that ``holds`` enough of its members, else the root."""
         paths = self._tree.paths(values)
         nodes = np.full(len(bounds) - 1, float(ROOT_NODE))
         for level in range(self._tree.levels - 1, -1, -1):

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.errors import ParameterError
 from shoal.kernels.sums import divide_sums, sum_clusters
 from shoal.policy import BLANKS, JSON_NUMBER, Scale
 from shoal.scales.scale import (
@@ -136,9 +135,6 @@ class MemberSums:
         return Fraction(total) + Fraction(rest) if rest else total, last - first
 
 
-SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
-"""Smallest and largest resolution; floats can be divided by it, and no unit of measure needs more."""
-
 MANY_STEPS = 1e13
 """Multiple of the resolution from which a float cannot show on which side of a tie a mean is."""
 
@@ -157,8 +153,6 @@ class PublicationGrid:
     """The grid of published values: multiples of a resolution per attribute; the exact mean for 0."""
 
     def __init__(self, resolutions: list[Decimal]) -> None:
-        if any(resolution and not SMALLEST <= resolution <= LARGEST for resolution in resolutions):
-            raise ParameterError(f"resolution: must be 0 or within {SMALLEST} and {LARGEST}")
         self.resolutions = resolutions
         self._steps = [_Step(resolution) if resolution else None for resolution in resolutions]
         self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])

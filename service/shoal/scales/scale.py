@@ -77,10 +77,7 @@ class Publisher(ABC):
 
 
 class ScaleColumn(NamedTuple):
-    """One column of `ParsedRecords.values`: NaN for a missing value, infinity for an invalid one.
-
-    ``categories`` are the texts of the categories of a nominal attribute; None for all other scales.
-    """
+    """One column of `ParsedRecords.values`; ``categories`` are texts, None for a scale without codes."""
 
     values: Float64Vector
     categories: Sequence[str] | None = None
@@ -316,10 +313,7 @@ def integral_to_int(number: float) -> int | float:
 
 
 def text_of(value: object) -> str | None:
-    """Return the content of a text, and the JSON text of a boolean or integer; None for any other value.
-
-    A float without a fraction is an integer: many programs write 1 as 1.0.
-    """
+    """Return a text, or the JSON text of a boolean or integer (also 1.0, as programs write 1); None for any other."""
     if type(value) is str:
         return value
     if isinstance(value, float):
