@@ -309,8 +309,7 @@ class Metrics:
 def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits: Sequence[str] = ()) -> None:
     """Log what this process did with its records; ``value_limits`` are settings that limit the values of clusters.
 
-    An input of which nothing was released is a warning, and so is each reason and field of refused records, if these
-    are notable, and many suppressed records under limits of values.
+    Notable refusals, an input without any release, and many suppressed records under limits are warnings.
     """
     totals, held = metrics.totals(), metrics.held_at_close
     records_in, released = totals["in"], totals["released"]

@@ -123,8 +123,6 @@ class Attribute:
 
     Attributes
     ----------
-    subject : bool
-        Whether the attribute identifies the person.
     scale, integer, weight
         Of a quasi-identifier or a steering attribute. The weight of a steering attribute is that of ``steering.by``.
     bounds : tuple of float or None
@@ -152,8 +150,6 @@ class Attribute:
         A category that the taxonomy lacks is a leaf below the root, or its record is quarantined.
     unit : {"s", "ms", "us", "days"} or None
         Of a time: unit of epoch numbers; None if times are texts in the form of ISO 8601.
-    time_step : TimeStep
-        Of a time: the step of published values.
     missing : {"quarantine", "group", "mean"}
         A record without a value is quarantined; or missing is a value; or the record takes the mean of its cluster.
     path, to : tuple of str

@@ -24,9 +24,9 @@ from shoal.scales.scale import SCALES, scale_of
 class WindowSums:
     """Sums of each window of offsets for c columns, over blocks of records.
 
-    Each window has count, mean and sum of squared deviations, to which blocks are added without a second pass (Chan et
-    al. 1983). A mean is kept as the difference from a value of its window, because a difference of times is exact. So
-    the sum of squares of equal values is 0. Memory: four numbers for each column of a window that is not closed.
+    Blocks are added without a second pass (Chan et al. 1983). A mean is kept as the difference from a value of its
+    window, which is exact for times, so the sum of squares of equal values is 0. Memory: four numbers per column of
+    an open window.
     """
 
     def __init__(self, columns: int) -> None:
