@@ -187,6 +187,8 @@ class AttributeScale(ABC):
     """Whether values are amounts, which can be added up and are published as JSON numbers."""
     artificial_categories: ClassVar[tuple[str, ...]] = ()
     """Categories of the artificial records by which kernels are compiled, of a scale with codes."""
+    one_type: ClassVar[str] = "give its values one type in the input"
+    """What to do where published scalars have several types; {} is the place of the attribute in the policy."""
     faults: ClassVar[tuple[ScaleFault, ...]] = ()
     """What `explain` can return, besides `OUTSIDE_BOUNDS`."""
 
@@ -254,11 +256,6 @@ class AttributeScale(ABC):
     @abstractmethod
     def published_types(self) -> set[type] | None:
         """Types of the scalars that a table publishes; None if they are those of the input."""
-
-    @property
-    def one_type(self) -> str:
-        """What to do where published scalars have several types; {} is the place of the attribute in the policy."""
-        return "give its values one type in the input"
 
     def distances(self, values: Float64Vector, published: Float64Vector) -> Float64Vector | None:  # noqa: ARG002
         """Return the distances (n,) from published values; None if they are differences over the range."""
