@@ -7,20 +7,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "LARGEST",
-    "BoolMatrix",
-    "BoolVector",
-    "Float64Cube",
-    "Float64Matrix",
-    "Float64Vector",
-    "Int8Vector",
-    "Int32Matrix",
-    "Int32Vector",
-    "Int64Matrix",
-    "Int64Vector",
-]
-
 Float64Cube: TypeAlias = NDArray[np.float64]
 Float64Matrix: TypeAlias = NDArray[np.float64]
 Float64Vector: TypeAlias = NDArray[np.float64]

@@ -16,20 +16,6 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-__all__ = [
-    "AnonymityViolation",
-    "BrokerError",
-    "BrokerUnavailableError",
-    "ConfigError",
-    "Fault",
-    "FencedError",
-    "GuaranteeError",
-    "InputError",
-    "ParameterError",
-    "PolicyError",
-    "ShoalError",
-]
-
 
 class ShoalError(Exception):
     """Base class.

@@ -14,9 +14,6 @@ import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-__all__ = ["DEFAULT_ADDRESS", "add_arguments", "execute", "main"]
-
-
 DEFAULT_ADDRESS = "127.0.0.1:9464"
 TIMEOUT_S = 2.0
 REMEDIES: dict[type[Exception], str] = {

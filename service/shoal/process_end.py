@@ -14,8 +14,6 @@ from threading import Thread
 from typing import NoReturn
 from weakref import WeakSet
 
-__all__ = ["end_process", "end_process_if_compiling", "register_compiling", "wait_at_exit"]
-
 EXIT_S = 5.0
 """How long the end of a process waits for a thread that compiles (s)."""
 

@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 from shoal.errors import ConfigError
 
-__all__ = ["IS_PIPE", "OPEN_MODES", "OPEN_TO_OTHERS", "FileVersion", "file_version", "is_open_to_others", "read_secret"]
-
 IS_PIPE = "is a pipe, which can be read only once; give a file, which is read again when the secret is rotated"
 """Fault of a file with a secret."""
 

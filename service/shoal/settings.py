@@ -28,8 +28,6 @@ from shoal.policy import (
     validate,
 )
 
-__all__ = ["PREFIX", "REQUIRED", "kafka_settings", "missing_settings", "require_no_fault", "settings_error"]
-
 PREFIX = "SHOAL_KAFKA__"
 EMPTY = "is empty; give a value, or unset the variable"
 Finding: TypeAlias = tuple[FieldPath, str]

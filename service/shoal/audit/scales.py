@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, TypeAlias, cast
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -612,7 +612,7 @@ class PublishedTimes(PublishedValues):
 
     def __init__(self, attribute: Attribute, form: Form) -> None:
         super().__init__(attribute, form)
-        self._grid = TimeGrid(cast("TimeStep", attribute.time_step), attribute.unit)
+        self._grid = TimeGrid(attribute.time_step, attribute.unit)
         self._has_quotes = attribute.unit is None or self._is_csv
         self._limits = (
             None if attribute.bounds is None else tuple(self._grid.rounded(limit) for limit in attribute.limits)

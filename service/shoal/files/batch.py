@@ -37,8 +37,6 @@ from shoal.tables import (
     parameters_of,
 )
 
-__all__ = ["parse_algorithm_options", "report_table", "run_batch"]
-
 NOT_JOINTLY_ANONYMOUS = (
     "NOT K-ANONYMOUS: each block of columns is k-anonymous, but the values of several blocks together identify a "
     "record among fewer than k, mostly uniquely"
@@ -123,9 +121,8 @@ def _read(
 ) -> tuple[RefusalCounter, Counter[str]]:
     """Add all records to the table; return which were quarantined, and the dropped messages by reason.
 
-    The whole source is read even if a record is invalid, so that all faults are told at once. InputError if a record is
-    invalid: the message has the line or row of the first one, and if there are more, the number of records for each
-    field and reason.
+    The whole source is read, so that the InputError of invalid records tells all faults: where the first one is,
+    and how many there are for each field and reason.
     """
     name = shown_name(path)
     first, refusals, quarantined, dropped = "", RefusalCounter(), RefusalCounter(), Counter[str]()
@@ -157,10 +154,7 @@ def _read(
 
 
 def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
-    """Return whether a table can be released without a record: it is a header, or lacks values that it may lack.
-
-    A record that is invalid only because values are missing of attributes with ``missing: quarantine`` may lack them.
-    """
+    """Return whether a table may lack a record: a header, or values of ``missing: quarantine`` are missing."""
     clustered = {attribute.name for attribute in policy.clustered}
     missing = MISSING_VALUE if "" in policy.missing_values else MISSING_VALUE - {FaultReason.EMPTY}
     return all(fault.reason in NO_RECORD or (fault.reason in missing and fault.field in clustered) for fault in faults)

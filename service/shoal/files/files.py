@@ -29,23 +29,6 @@ from shoal.formats import (
 )
 from shoal.policy import Policy
 
-__all__ = [
-    "PIPE",
-    "AtomicOutputs",
-    "Files",
-    "FollowedFile",
-    "RowSink",
-    "UnbufferedOutput",
-    "open_appending",
-    "open_followed",
-    "open_input",
-    "open_output",
-    "open_source",
-    "refuse_overwriting",
-    "shown_name",
-    "write_text",
-]
-
 PIPE = "-"
 _COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
 _POLL_S = 0.1
@@ -77,8 +60,8 @@ class Files:
     def formats(self, *, is_stream: bool = False) -> tuple[Format, Format]:
         """Return the formats of source and target, from the suffix of the path or else from the option.
 
-        ConfigError if a format is unknown, a suffix contradicts an option, or a package is not installed; for a stream
-        also if a format cannot be read or written from start to end.
+        ConfigError if a format is unknown, contradicts the suffix, is not installed or, for a stream, is for
+        tables only.
         """
         target_option = self.target_format or self.source_format
         source = _format_of(self.source, self.source_format, "standard input")
@@ -128,14 +111,14 @@ class UnbufferedOutput:
         except OSError as error:
             if written and self._file.seekable():
                 self._file.truncate(self._file.tell() - written)
-            raise _os_error(error.errno, error.strerror, self._name) from None
+            raise OSError(error.errno, error.strerror, self._name) from None
 
 
 class AtomicOutputs:
-    """Outputs that appear under their names together and complete, if the context ends without an exception.
+    """Outputs that appear under their names together and complete if the context ends without an exception.
 
-    Otherwise none of them appears. All files are written to the disk before the first is renamed; they are renamed in
-    the order in which they were opened. An existing file keeps its permissions, and a symbolic link is followed.
+    Else none appears. All files are on the disk before the first is renamed, in the order in which they were
+    opened. An existing file keeps its permissions, and a symbolic link is followed.
     """
 
     def __init__(self) -> None:
@@ -146,10 +129,7 @@ class AtomicOutputs:
         return self
 
     def open(self, path: str, *, private: bool = False) -> RowSink:
-        """Open a file, a device, or standard output (``-``); only the owner may read a new file that is ``private``.
-
-        InputError if the output cannot be written.
-        """
+        """Open a file, a device or ``-``; only the owner may read a new ``private`` file. InputError if it cannot."""
         if path == PIPE:
             if sys.stdout is None:
                 raise InputError("standard output is closed; give -o FILE")
@@ -195,10 +175,7 @@ def open_output(path: str, *, private: bool = False) -> Iterator[RowSink]:
 
 @contextmanager
 def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
-    """Open an output to which chunks are appended under its final name; or standard output.
-
-    InputError if the file cannot be written, or is not empty: a second run would release the same records again.
-    """
+    """Open an output to append to under its final name; InputError if it is not empty: a second run repeats."""
     target = Path(path)
     if path == PIPE or (target.exists() and not target.is_file()):
         with open_output(path) as sink:
@@ -215,7 +192,7 @@ def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
         try:
             os.fsync(file.fileno())
         except OSError as error:
-            raise _os_error(error.errno, error.strerror, path) from None
+            raise OSError(error.errno, error.strerror, path) from None
 
 
 def write_text(path: str, text: str, *, private: bool = False) -> None:
@@ -284,9 +261,8 @@ def open_followed(path: str, stop: Event) -> Iterator[FollowedFile]:
 class FollowedFile:
     """Reads bytes as they are written, until ``stop`` is set; the end of a file does not end it.
 
-    ``path`` serves to detect that the file was replaced; ``-`` for standard input. The descriptor is not closed.
-    ``on_idle`` is called about ten times a second while there is no data. ``fault`` says why reading ended without
-    ``stop``.
+    By ``path`` it detects that the file was replaced (``-``: standard input). ``on_idle`` is called about ten times
+    a second while there is no data. ``fault`` says why reading ended without ``stop``.
     """
 
     def __init__(self, descriptor: int, path: str, stop: Event) -> None:
@@ -372,7 +348,7 @@ class _AtomicOutput:
         try:
             self.file.write(data)
         except OSError as error:
-            raise _os_error(error.errno, error.strerror, self.name) from None
+            raise OSError(error.errno, error.strerror, self.name) from None
 
     def finish(self) -> None:
         """Write everything to the disk, with the permissions of the final file."""
@@ -387,7 +363,7 @@ class _AtomicOutput:
                 os.fchmod(self.file.fileno(), 0o666 & ~mask)
             os.fsync(self.file.fileno())
         except OSError as error:
-            raise _os_error(error.errno, error.strerror, self.name) from None
+            raise OSError(error.errno, error.strerror, self.name) from None
 
     def discard(self) -> None:
         """Remove the temporary file, if it was not renamed."""
@@ -441,8 +417,3 @@ def _format_of(path: str, option: str | None, standard_stream: str) -> FormatEnt
         fault = f"{standard_stream}: has no suffix" if path == PIPE else f"{path}: the suffix does not give the format"
         raise ConfigError(f"{fault}; add {' or '.join(f'--format {one.name}' for one in streamed_formats())}")
     return format_named(option)
-
-
-def _os_error(number: int | None, reason: str | None, name: str) -> OSError:
-    """Return a system error that names its file; errors of descriptors do not."""
-    return OSError(number, reason, name)

@@ -32,16 +32,6 @@ from shoal.observability import KernelCompiler, logger
 from shoal.policy import Policy
 from shoal.streams import BlockDecisions, PartitionPipeline, ReleaseStrategy, RunSummary, release_strategy
 
-__all__ = [
-    "HoldTimer",
-    "OutputWriter",
-    "encode_evidence",
-    "encode_references",
-    "process_records",
-    "report_stream",
-    "run_pipe",
-]
-
 
 def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunReport:
     """Read a source as a stream and write its outputs.
@@ -159,7 +149,7 @@ class OutputWriter:
     """
 
     encoder: RecordEncoder
-    target: RowSink
+    target: RowSink | None
     evidence: RowSink | None
     quarantine: RowSink | None
     topic: str
@@ -172,7 +162,7 @@ class OutputWriter:
             for cluster in clusters:
                 if self.evidence is not None:
                     self.evidence.write(encode_evidence([(cluster.number, cluster.offsets)], cluster.policy))
-            if rows:
+            if rows and self.target is not None:
                 self.target.write(self.encoder.encode_lines(rows))
         unpublished = [*rejected, *((offset, Reason.SUPPRESSED.value) for offset in decisions.suppressed)]
         if self.quarantine is not None and unpublished:
@@ -227,15 +217,11 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
         )
 
 
-def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: float) -> dict[str, Any]:
+def _summarize(policy: Policy, pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
     """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
-    if pipeline is None:
-        summary, waiting, state = RunSummary.of(policy), 0, {}
-    else:
-        summary, waiting = pipeline.summary, pipeline.waiting_count
-        state = pipeline.adaptive_state.as_dict(policy)
-    dropped = dropped_messages(policy, summary.dropped)
-    return summary.as_dict(waiting, elapsed_s) | state | dropped | {"policy": policy.fingerprint}
+    summary = pipeline.summary
+    totals = summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)
+    return totals | dropped_messages(policy, summary.dropped) | {"policy": policy.fingerprint}
 
 
 def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: HoldTimer) -> None:

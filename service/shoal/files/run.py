@@ -25,18 +25,6 @@ from shoal.process_end import end_process
 from shoal.scales import SCALES
 from shoal.scales.loss import MOST_CATEGORIES, mean_loss
 
-__all__ = [
-    "BackgroundRunner",
-    "LossReport",
-    "RunReport",
-    "dropped_messages",
-    "elapsed_time",
-    "log_if_slow",
-    "percent",
-    "progress_bar",
-    "reading_bar",
-]
-
 T = TypeVar("T")
 _INTERRUPTED = 130
 REFRESH_S = 0.5
@@ -51,10 +39,9 @@ _NEEDS_REASON, _NEEDS_CHANGE = 0.5, 0.8
 class BackgroundRunner:
     """Context in which kernels are compiled or run in a thread while the main thread waits.
 
-    A kernel cannot be stopped, and Python handles no signal before the main thread returns from one. The compiler turns
-    an exception of a signal into another error. If a signal ends the command meanwhile, the contexts opened within this
-    one are closed first, so that incomplete files are removed. Then the process ends at once, with the exit code of the
-    signal.
+    Python handles no signal during a kernel, and the compiler turns its exception into another error. If a signal
+    ends the command meanwhile, the contexts opened within this one are closed, so that incomplete files are
+    removed. Then the process ends at once, with the exit code of the signal.
     """
 
     def __init__(self) -> None:
@@ -217,11 +204,7 @@ def elapsed_time(label: str) -> Iterator[tqdm[NoReturn]]:
 
 @contextmanager
 def reading_bar(path: str, unit: str, file: BinaryIO | None) -> Iterator[Callable[[int], None]]:
-    """Show how much of a source has been read: its share of the bytes of a file, else the number of records.
-
-    ``file`` is None if the source is followed. The context is a function to be called with the number of records after
-    each block.
-    """
+    """Show how much was read: the share of a file's bytes, else records; yield what takes the count of a block."""
     known = file if unit == "line" and path != PIPE and Path(path).is_file() else None
     size, unit = (None, " records") if known is None else (Path(path).stat().st_size, "B")
     with progress_bar(desc="reading", total=size, unit=unit, unit_scale=True) as bar:

@@ -19,8 +19,6 @@ from shoal.policy import REFERENCE_HEADER, Attribute, Policy
 from shoal.streams import PartitionPipeline, release_strategy
 from shoal.tables import UNITS, AlgorithmSpec, ReferenceSample, SmoothedReference, TablePipeline
 
-__all__ = ["MOST_RECORDS", "choose_attribute", "run_reference", "run_sample"]
-
 MOST_RECORDS = 20_000
 """Records of a sample."""
 _SLOW = "still anonymizing the sample"
@@ -43,7 +41,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
             with CompilationNotice(log, TABLE_COMPILE_S), log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
         pipeline = PartitionPipeline(policy, encoder)
-        writer = OutputWriter(encoder, _Nowhere(), None, None, "", release_strategy(policy))
+        writer = OutputWriter(encoder, None, None, None, "", release_strategy(policy))
         refusals = RefusalCounter()
         with (
             KernelCompiler(policy, log) as compiler,
@@ -78,8 +76,8 @@ def run_reference(
 ) -> SmoothedReference:
     """Read a sample and write the smoothed distribution of a confidential attribute (`ReferenceSample`).
 
-    Records that the policy rejects are not counted. The log says how many there are, and how many values were left out.
-    Nothing is written if the sample cannot be read, or has too few subjects (InputError, ConfigError).
+    The log says how many records the policy rejects, and how many values were left out. InputError or ConfigError,
+    before anything is written, if the sample cannot be read or has too few subjects.
     """
     file_format = Files(source, source_format=source_format).input_format()
     sample, refusals = ReferenceSample(policy, attribute), RefusalCounter()
@@ -147,10 +145,3 @@ def _encode(reference: SmoothedReference) -> str:
     for row in reference.rows:
         writer.writerow((row.text or "", f"{row.units // UNITS}.{row.units % UNITS:04}"))
     return text.getvalue()
-
-
-class _Nowhere:
-    """An output that is not written."""
-
-    def write(self, data: bytes) -> None:
-        """Do nothing."""

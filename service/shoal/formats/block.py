@@ -26,24 +26,6 @@ from shoal.scales import scale_of
 from shoal.scales.numeric import parse_at_once, parse_number, to_number
 from shoal.scales.scale import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
 
-__all__ = [
-    "MISMATCH",
-    "Block",
-    "BlockBuilder",
-    "Column",
-    "ParsedRecords",
-    "describe_clustered",
-    "describe_converted",
-    "describe_json",
-    "describe_missing",
-    "json_or_mismatch",
-    "parse_values",
-    "reject_unless",
-    "stack_columns",
-    "to_exact_number",
-    "to_mask",
-]
-
 _EncodedCategories: TypeAlias = Sequence[tuple[int, list[bytes]]]
 """Column of a nominal quasi-identifier, and its categories as they are published."""
 
@@ -115,11 +97,10 @@ def _select(block: Block, records: BoolVector | slice, select: Callable[[Any], A
 
 @dataclass(slots=True, repr=False)
 class ParsedRecords:
-    """n records whose fields have the declared types, as columns.
+    """n records whose fields have the declared types, as columns; infinity where a value could not be read.
 
-    ``values`` are as in `Block.values`, with infinity where a value could not be read, and NaN where it is missing or
-    could not be read. ``subjects`` are as read; None if every record belongs to a different person.
-    ``unchanged_columns`` hold str, int, float, bool or None. ``protected`` is set by `BlockBuilder`.
+    ``subjects`` are as read; None if every record belongs to a different person. ``unchanged_columns`` hold str,
+    int, float, bool or None. ``protected`` is set by `BlockBuilder`.
     """
 
     index: Int64Vector
@@ -340,10 +321,7 @@ def stack_columns(columns: Sequence[ScaleColumn], n: int) -> tuple[Float64Matrix
 
 
 def parse_values(cells: Sequence[str], kind: FieldType) -> tuple[Sequence[Any], bool]:
-    """Parse a column of an unchanged field; return the values, and whether none is `MISMATCH` (of another type).
-
-    An empty cell is None, except for types string and any. Integers are exact. Json becomes `canonical_json`.
-    """
+    """Parse cells of a type, None for an empty one of most types; return also whether none is `MISMATCH`."""
     if kind in {"string", "any"}:
         return cells, True
     values = None if kind in {"boolean", "json"} else parse_at_once(cells, int if kind == "integer" else float)
@@ -400,10 +378,6 @@ def _integer_or_mismatch(text: str) -> object:
     return value if not isinstance(value, float) or value.is_integer() else MISMATCH
 
 
-def _boolean_or_mismatch(text: str) -> object:
-    return _BOOLEANS.get(text.lower(), MISMATCH)
-
-
 def json_or_mismatch(text: bytes) -> object:
     """Return the `canonical_json` of a text, or `MISMATCH` if it is not JSON."""
     try:
@@ -415,7 +389,7 @@ def json_or_mismatch(text: bytes) -> object:
 _CELL_PARSERS: dict[FieldType, Callable[[str], object]] = {
     "integer": _integer_or_mismatch,
     "number": _number_or_mismatch,
-    "boolean": _boolean_or_mismatch,
+    "boolean": lambda text: _BOOLEANS.get(text.lower(), MISMATCH),
     "json": lambda text: json_or_mismatch(text.encode()) if text else None,
 }
 

@@ -24,16 +24,6 @@ from shoal.policy import Attribute, Policy, Reference
 from shoal.policy.texts import fold_characters
 from shoal.scales import scale_of
 
-__all__ = [
-    "NO_BIN",
-    "ConfidentialKeys",
-    "Key",
-    "ProtectedReader",
-    "ProtectedValues",
-    "ReferenceBins",
-    "describe_unplaced",
-]
-
 Key: TypeAlias = str | None
 
 NO_BIN: Final = -1
@@ -52,15 +42,10 @@ _LARGEST_POWER = 10**17
 class ConfidentialKeys:
     """The keys of the values of one confidential attribute; ``missing_values`` are those of the policy.
 
-    A key is a text, or None for a missing value:
-
-    - None, an empty text, and a text of ``missing_values`` are missing.
-    - ``any``, ``integer``, ``number``: a number, or a text that is a JSON number, is its exact value, so that 1, 1.0,
-      ``"1"`` and ``"10e-1"`` have one key. It is missing if a text of ``missing_values`` is an equal number. A truth
-      value has the key of its JSON text.
-    - Other texts are compared as `fold_characters` returns them.
-    - ``string``: ``"7"`` and ``"007"`` differ, and so do ``"7"`` and ``"7.0"``.
-    - ``json``: the document, as of `document_key`; only null is missing.
+    A key is a text, or None for a missing value: None, an empty text, a text of ``missing_values``, or an equal
+    number; of ``json`` only null. Of ``any``, ``integer`` and ``number``, numbers and their texts are exact, so
+    that 1, ``"1"`` and ``"10e-1"`` have one key; of ``string``, ``"7"`` and ``"007"`` differ. Texts are compared as
+    `fold_characters` returns them, and documents by `document_key`. A truth value has the key of its JSON text.
     """
 
     def __init__(self, attribute: Attribute, missing_values: Iterable[str]) -> None:
@@ -122,21 +107,16 @@ class ConfidentialKeys:
 class ReferenceBins:
     """The bins of a reference: each key of a record has one, and each bin has a share.
 
-    ``counts`` are records per key, in place of the reference of the policy: a table can be compared with its own
-    values. ParameterError if the attribute has no reference, or an ordered one with a value that is not a number.
+    ``counts``, records per key, take the place of the reference of the policy: a table can be compared with its own
+    values. ``shares`` (b,) are 0 for values that the reference does not list. ``paths`` (b, levels) are the nodes
+    of the bins in the taxonomy, the leaf first, numbered from 0 at each level; the bins below one node follow one
+    another.
 
-    ``shares``, shape (b,), are the shares of the bins; 0 for a value that the reference does not list. ``paths``, shape
-    (b, levels), are for the hierarchical distance: the node of each bin at each level of the taxonomy, the leaf first,
-    numbered from 0 at each level. The bins below one node follow one another.
-
-    - Ordered numbers: one bin per listed number, lowest first, after the bin of a missing value if it is listed.
-      Another number has the bin of the nearest one, of the lower one if two are equally near. A missing value that is
-      not listed has the lowest bin. A text that is not a number has none (`NO_BIN`).
-    - Ordered categories: one bin per category of the order, listed or not. A missing value that is not listed has the
-      bin of the lowest listed category. A text that is not a category has none.
-    - Equal: one bin per listed value, and a last one, with share 0, for all other values.
-    - Hierarchical: one bin per leaf of the taxonomy, one per listed value that the taxonomy lacks, and a last one for
-      all other values. The latter, and a missing value, are leaves of their own directly below the root.
+    A number that is not listed has the bin of the nearest one, of the lower one if two are equally near, and a
+    missing value the lowest bin. Of values that are not ordered, all others have one last bin, with share 0; in a
+    taxonomy it is a leaf of its own directly below the root, as is each listed value that the taxonomy lacks. An
+    ordered value that is no number, or not in the order, has none (`NO_BIN`). ParameterError without a reference,
+    or if an ordered one has a text.
     """
 
     def __init__(

@@ -54,8 +54,6 @@ from shoal.policy import BLANKS, Attribute, CsvDialect, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.numeric import replace_decimal_commas
 
-__all__ = ["CsvCellEncoder", "CsvCells", "CsvDecoder", "CsvEncoder", "CsvFormat", "CsvReader"]
-
 CsvCells: TypeAlias = list[str] | None
 """The cells of one record as in the file; None if they could not be separated."""
 
@@ -85,12 +83,7 @@ class CsvFormat(Format):
 
 
 class CsvDecoder:
-    """Decodes the cells that a `CsvReader` yields.
-
-    ``columns`` are the names in the header of the file, including all declared ones; by default the attributes of the
-    policy. ``max_bytes`` limits the encoded unchanged fields of a record. ``encoder`` belongs to the output; by default
-    it is a `CsvEncoder`.
-    """
+    """Decodes cells of a `CsvReader`; ``columns`` is its header, by default the attributes of the policy."""
 
     def __init__(
         self,
@@ -117,11 +110,7 @@ class CsvDecoder:
         self._unchanged_fields = [(names.index(a.name), a) for a in policy.unchanged_fields]
 
     def decode(self, messages: Sequence[CsvCells]) -> Block:
-        """Return the accepted records, and index and reason of each rejected one.
-
-        A record is also invalid if it equals the header, or a cell contains another record. The content of cells raises
-        no error. Cost: about 0.1 µs per cell.
-        """
+        """Return the accepted records, and index and reason of each rejected one. Cost: about 0.1 µs per cell."""
         rejected: list[tuple[int, Reason]] = []
         index, records = [], []
         for i, cells in enumerate(messages):
@@ -161,11 +150,7 @@ class CsvDecoder:
         return found or [RecordFault(FaultReason.UNKNOWN)]
 
     def _find_headers(self, columns: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indexes of the records that equal the header, but for blanks, tabs and a byte order mark.
-
-        Files that were joined have such records. Released, each would count as a person. Cost: about 10 ns per record,
-        and 100 ns if a cell contains the longest name.
-        """
+        """Return the indexes of records that equal the header, as in joined files. Cost: 10 to 100 ns per record."""
         around = f"{BLANKS}{_BYTE_ORDER_MARK}{self._policy.csv.quote}"
         name, cells = self._header[self._longest].strip(around), columns[self._longest]
         if name not in "".join(cells):
@@ -181,10 +166,10 @@ class CsvDecoder:
         return [cell.strip(BLANKS) for cell in cells] == self._header
 
     def _find_embedded(self, columns: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indexes of the records with a cell that contains another record; none if cells may (multiline).
+        """Return the indexes of records with a cell that contains another one; none if cells may (multiline).
 
-        A stray quotation mark can make the reader take the following lines into one cell, and the identifiers of other
-        people would be published. Cost: about 10 ns per cell, and 10 µs per line of a cell with line ends.
+        A stray quotation mark can make the reader take the lines of other people into one cell. Cost: about 10
+        ns per cell.
         """
         if self._policy.csv.multiline:
             return []
@@ -279,11 +264,10 @@ class CsvDecoder:
 
 
 class CsvEncoder(RecordEncoder):
-    """Encodes published records as CSV in the output dialect of the policy.
+    """Encodes published records as CSV in the output dialect of the policy: ConfigError if it lacks a character.
 
-    A cell is quoted only if needed, and null is an empty cell. Rows are UTF-8, by which members are sorted;
-    `encode_lines` converts them to the encoding of the dialect. ConfigError if this cannot represent the name of an
-    attribute or one of the categories in the policy.
+    Rows are UTF-8, by which members are sorted; `encode_lines` converts them. A cell is quoted only if needed, and
+    null is an empty cell.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -388,11 +372,9 @@ class CsvCellEncoder:
 class CsvReader:
     """The records of a CSV file as lists of cells, 1 to 512 at once, as soon as they have arrived.
 
-    The header is read at once: ``columns``. None stands for a record with invalid quotation marks, bytes that are not
-    in the encoding, or a cell of more than 131,072 characters, as one that is never closed can be. Blank lines at the
-    end of the file are dropped. The stream is not closed.
-
-    InputError if the file is not text in the encoding, or the header is missing or does not fit the policy.
+    None stands for a record with invalid quotation marks, bytes that are not in the encoding, or a cell of more
+    than 131,072 characters, as one that is never closed can be. Blank lines at the end are dropped. InputError,
+    when it is made, if the file is not text in the encoding, or the header is missing or does not fit the policy.
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:

@@ -19,8 +19,6 @@ from shoal.policy import Attribute, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.scale import integral_to_int
 
-__all__ = ["SEPARATOR", "OutputField", "RecordEncoder", "column_name", "encode_json_values", "fixed_texts"]
-
 Column: TypeAlias = Sequence[Any]
 ClusterBounds: TypeAlias = Sequence[int] | Int64Vector
 
@@ -44,14 +42,12 @@ class OutputField(NamedTuple):
 
 
 class RecordEncoder:
-    """Encodes published records in one format. A format derives its encoder from this class.
+    """Encodes published records in one format, by templates with ``%b`` for each value.
 
-    ``field_template`` returns the template of one field, with ``%b`` for the value. ``encode_column`` encodes the
-    values of one unchanged field, ``encode_json`` those of type json: texts, or None. ``encode_scalar`` encodes the
-    text of a JSON scalar; by default in UTF-8. ``around`` is what precedes and what follows the fields of a record.
-
-    A run is a sequence of adjacent fields that are all quasi-identifiers or all unchanged fields. The template of a
-    record contains a ``%b`` for each quasi-identifier and a separator for each run of unchanged fields.
+    ``encode_json`` encodes unchanged fields of type json, ``encode_scalar`` the text of a JSON scalar, by default
+    in UTF-8; ``around`` is what precedes and follows the fields of a record. Adjacent fields that are all
+    quasi-identifiers or all unchanged form a run. The template of a record has a separator for each run of
+    unchanged fields.
     """
 
     def __init__(
@@ -92,10 +88,10 @@ class RecordEncoder:
         return None
 
     def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Encode the unchanged fields of n records, for `encode_clusters` of an encoder of the same policy.
+        """Encode the columns of the unchanged fields of n records, for `encode_clusters` of the same policy.
 
-        There is one column of length n per unchanged field, in the order of the policy: str, int, finite float, bool or
-        None. A str of a field of type json is the text of its value. Cost: about 0.05 µs per field.
+        Values are str, int, finite float, bool or None; a str of a field of type json is its text. Cost: about
+        0.05 µs per field.
         """
         if not columns:
             return [b""] * n
@@ -111,13 +107,11 @@ class RecordEncoder:
     def encode_clusters(
         self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
     ) -> list[bytes]:
-        """Return the records of clusters without line ends; clusters in the given order.
+        """Return the records of clusters without line ends, those of each cluster sorted by their bytes.
 
-        The members of each cluster are sorted by their published bytes. To keep the given order, pass each record as a
-        cluster of its own. A centroid is the published quasi-identifiers of a cluster, as texts of JSON scalars;
-        ``unchanged_fields[cluster_bounds[g]:cluster_bounds[g + 1]]`` belong to cluster g. GuaranteeError if a centroid
-        does not have one scalar of the right form per quasi-identifier, or lengths do not match.
-
+        To keep the given order, pass each record as a cluster of its own. A centroid has a text of a JSON
+        scalar for each quasi-identifier; ``unchanged_fields[cluster_bounds[g]:cluster_bounds[g + 1]]`` belong
+        to cluster g. GuaranteeError if a scalar does not have the form of its scale, or numbers do not match.
         Cost: about 0.3 µs per record for clusters of 10 records.
         """
         bounds = [int(bound) for bound in cluster_bounds]
@@ -142,8 +136,7 @@ class RecordEncoder:
     def encode_table(self, rows: Sequence[bytes], schema: Any = None) -> Iterator[tuple[bytes, int]]:  # noqa: ANN401, ARG002
         """Yield the pieces of a whole file with rows of `encode_clusters`, and the number of rows in each piece.
 
-        ``schema`` has the types of the columns of the input (`RecordSource.schema`), if it has the same format.
-        InputError if a column has values that the format cannot represent.
+        ``schema`` is that of an input of the same format. InputError if the format cannot represent a column.
         """
         header = self.header()
         if header is not None:
@@ -161,10 +154,7 @@ class RecordEncoder:
         return (self._template % tuple(scalars)).split(SEPARATOR)
 
     def _require_valid(self, texts: Sequence[str]) -> None:
-        """Raise GuaranteeError unless a cluster publishes one JSON scalar of its scale per quasi-identifier.
-
-        Only an attribute that may be missing can be null. Cost: about 0.3 µs per text.
-        """
+        """Raise GuaranteeError unless a centroid has one JSON scalar of its scale per quasi-identifier."""
         try:
             joined = "\n".join(texts)
         except TypeError:
@@ -172,7 +162,8 @@ class RecordEncoder:
         is_valid = len(texts) == self._d and self._scalars.fullmatch(joined) is not None
         # Only a long text or an exponent can exceed the largest float64.
         if is_valid and (len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined):
-            is_valid = all(_is_finite_or_null(texts[number]) for number in self._amounts)
+            amounts = (texts[number] for number in self._amounts)
+            is_valid = all(text == "null" or math.isfinite(float(text)) for text in amounts)
         if not is_valid:
             raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
 
@@ -214,7 +205,3 @@ def _pattern(attribute: Attribute) -> str:
     """Return the regular expression of the scalars of an attribute, without groups."""
     pattern = scale_of(attribute).pattern
     return f"(?:{pattern}|null)" if attribute.may_be_missing else f"(?:{pattern})"
-
-
-def _is_finite_or_null(text: str) -> bool:
-    return text == "null" or math.isfinite(float(text))

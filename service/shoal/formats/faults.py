@@ -12,17 +12,6 @@ from typing import NamedTuple, Self
 
 from shoal.scales import remedies
 
-__all__ = [
-    "NOT_REPRESENTATIVE",
-    "DropReason",
-    "FaultReason",
-    "Reason",
-    "RecordFault",
-    "RefusalCounter",
-    "is_notable",
-    "is_representative",
-]
-
 
 class Reason(StrEnum):
     """Why a record is not released. The reasons are few and coarse, because a finer one could reveal a value."""

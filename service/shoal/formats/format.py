@@ -19,27 +19,6 @@ from shoal.formats.encoder import RecordEncoder
 from shoal.formats.faults import FaultReason, Reason, RecordFault
 from shoal.policy import Policy
 
-__all__ = [
-    "BATCH_SIZE",
-    "DEFAULT_MAX_BYTES",
-    "Format",
-    "FormatEntry",
-    "JsonLinesReader",
-    "MessageDecoder",
-    "MessageFormat",
-    "ReadOptions",
-    "RecordSource",
-    "StoppedReading",
-    "Utf8Stream",
-    "format_named",
-    "format_of_suffix",
-    "message_format",
-    "read_batches",
-    "read_lines",
-    "require_columns",
-    "streamed_formats",
-]
-
 DEFAULT_MAX_BYTES = 900_000
 
 BATCH_SIZE = 512
@@ -63,10 +42,7 @@ class ReadOptions(NamedTuple):
 
 
 class Format(ABC):
-    """How records are read from files and written to them. One object serves all policies and holds no state.
-
-    A format in which the messages of a topic can be is a `MessageFormat`.
-    """
+    """How records are read from files and written to them. One object serves all policies and holds no state."""
 
     @abstractmethod
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
@@ -114,18 +90,14 @@ class RecordSource:
     schema: Any = None
     """Types of the columns, for an encoder of the same format; None if the format has none."""
 
-    def explain(self, record: Any, reason: Reason) -> list[RecordFault]:  # noqa: ANN401 - as in ``blocks``
-        """Return why a raw record was rejected with a reason, in words without values; never empty."""
-        if reason is not Reason.TOO_LARGE:
-            return self.faults_of(record)
-        return [fault for fault in self.faults_of(record) if fault.reason == FaultReason.LONG_JSON] or [
-            RecordFault(FaultReason.TOO_LARGE)
-        ]
-
     def refused(self, block: Block, records: Sequence[Any]) -> Iterator[tuple[int, Reason, list[RecordFault]]]:
-        """Yield index, reason and faults of each rejected record of a block."""
+        """Yield index, reason and faults, in words without values and never none, of each rejected record."""
         for index, reason in block.rejected:
-            yield index, reason, self.explain(records[index], reason)
+            faults = self.faults_of(records[index])
+            if reason is Reason.TOO_LARGE:
+                too_long = [fault for fault in faults if fault.reason == FaultReason.LONG_JSON]
+                faults = too_long or [RecordFault(FaultReason.TOO_LARGE)]
+            yield index, reason, faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +198,7 @@ class Utf8Stream:
         self._is_at_end = False
 
     def read1(self, size: int) -> bytes:
-        """Return at least one byte as soon as there are any, or no bytes at the end of the stream.
-
-        InputError if the encoding needs a byte order mark, and the stream has none.
-        """
+        """Return bytes as soon as there are any, none at the end; InputError without a needed byte order mark."""
         text = ""
         while not (text or self._is_at_end):
             chunk = self._read(size)

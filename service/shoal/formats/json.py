@@ -40,8 +40,6 @@ from shoal.scales import scale_of
 from shoal.scales.numeric import NOT_FINITE
 from shoal.scales.scale import NumberText, ScaleColumn, ScaleReader
 
-__all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
-
 _UNCHANGED_TYPES: dict[FieldType, Any] = {
     "string": str | None,
     "integer": int | float | None,  # 42.0 is an integer in JSON; fractions are rejected later
@@ -90,10 +88,7 @@ class JsonFormat(MessageFormat):
 
 
 class JsonEncoder(RecordEncoder):
-    """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
-
-    Fields with a path (``to``) are inside objects. An object stands where its first field is declared.
-    """
+    """Encodes compact JSON in UTF-8. An object (a path in ``to``) stands where its first field is declared."""
 
     def __init__(self, policy: Policy) -> None:
         fields = _nested_fields(policy.published)
@@ -101,15 +96,11 @@ class JsonEncoder(RecordEncoder):
 
 
 class JsonDecoder:
-    """Decodes JSON messages. Each value must be one object with every field that the policy declares.
+    """Decodes JSON messages: one object each, with every declared field, or an envelope with one (``unwrap``).
 
-    Fields may be inside objects of the record, and the record inside an envelope (``unwrap``).
-
-    A field that has the name of an attribute that is read from key, headers or timestamp is undeclared.
-
-    ``max_bytes`` limits a message value, and its encoded unchanged fields. ``encoder`` encodes the unchanged fields for
-    the output; by default it is a `JsonEncoder`. With ``refuses_headers`` a record is invalid in which each of two or
-    more declared fields has its own name as its value: the header of a CSV file that was read as a record.
+    ``max_bytes`` limits a message value, and its unchanged fields as ``encoder`` writes them for the output. With
+    ``refuses_headers`` a record is invalid in which each of two or more declared fields has its own name as its
+    value: the header of a CSV file that was read as a record.
     """
 
     def __init__(
@@ -141,17 +132,10 @@ class JsonDecoder:
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
         """Return the accepted records of messages, and the index and reason of each rejected message.
 
-        ``messages`` are values, None for a message without one. ``envelopes``, one per message, are required if the
-        policy reads keys, headers or timestamps, and else ignored.
-
-        ``undecodable``: the value is missing, is not JSON or is nested more than 64 levels deep, or a key or header
-        that is read is not UTF-8. ``too_large``: the value, its unchanged fields, or a key or header that is read is
-        longer than ``max_bytes``, or a category or a field of type json is longer than its limit. ``invalid``: the
-        message does not fit the policy. If a message has several faults, a value that is too long, no JSON or of a
-        wrong type decides first, then the envelope, then bounds and limits.
-
-        No content of a message raises an error. Cost: about half the time of `json.loads`. It is least with about 500
-        messages per call: the objects of more than about 1000 do not fit the processor's cache.
+        ``messages`` are values, None for a message without one. ``envelopes`` are required if the policy reads
+        keys, headers or timestamps. Of several faults, a value that is too long, no JSON or of a wrong type
+        decides first, then the envelope, then bounds and limits. No content of a message raises an error. Cost:
+        about half the time of `json.loads`; it is least with about 500 messages per call.
         """
         if self._policy.envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
@@ -538,9 +522,9 @@ class _Node:
 class _RecordStruct:
     """Decodes records to Structs of msgspec, one Struct for each object that contains declared fields.
 
-    ``decode`` raises an error if a record does not have the declared types, or an undeclared field that the policy
-    rejects; it does not find a key that occurs twice (see `prescreen`). ``getters`` return the value of each field from
-    a decoded record; UNSET if it is absent, as in an object that is null.
+    ``decode`` raises an error for other types than declared, and for undeclared fields that the policy rejects; it
+    does not find a key that occurs twice (see `prescreen`). ``getters`` return the values of fields; UNSET if
+    absent.
     """
 
     def __init__(self, policy: Policy) -> None:

@@ -19,19 +19,6 @@ from shoal.formats.faults import Reason
 from shoal.policy import JSON_NUMBER
 from shoal.policy.texts import fold_characters
 
-__all__ = [
-    "DECODE_ERRORS",
-    "MAX_DEPTH",
-    "canonical_json",
-    "canonical_number",
-    "decode_members",
-    "document_key",
-    "is_json_number",
-    "prescreen",
-    "rejection_reason",
-    "validate_strictly",
-]
-
 DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 """All errors that a decoder raises. They contain attribute values, so that none may leave this package."""
 
@@ -92,12 +79,10 @@ def is_json_number(text: str) -> bool:
 def prescreen(messages: Sequence[bytes], keys: int | Int64Vector) -> Sequence[int]:
     """Return the indexes of the messages that a count of characters does not clear, in increasing order.
 
-    The messages are n well-formed JSON objects; ``keys`` is the number of declared keys of each message (int, or int64
-    of shape (n,)), with the keys of objects that contain declared fields.
-
-    A colon between key and value follows a quotation mark or white space. Each message is known to contain ``keys``
-    different declared keys: if it has exactly as many such colons, no key is repeated, at any depth. A message with few
-    opening brackets cannot be nested deeply. Cost: about 0.1 µs per message.
+    The messages are well-formed JSON objects; ``keys`` is the number of declared keys of each, with those of
+    objects that contain declared fields. A colon between key and value follows a quotation mark or white space: a
+    message with as many such colons as keys repeats no key, at any depth. Few opening brackets cannot be nested
+    deeply. Cost: about 0.1 µs per message.
     """
     if not messages:
         return ()
@@ -120,10 +105,9 @@ def prescreen(messages: Sequence[bytes], keys: int | Int64Vector) -> Sequence[in
 
 
 def validate_strictly(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nested_keys: bool = False) -> Reason | None:
-    """Return why a well-formed message must be rejected, or None.
+    """Return why a well-formed message must be rejected, or None. Cost: 1 µs to 10 µs for 200 bytes.
 
-    Without ``checks_nested_keys`` only the keys of the outermost object are compared. Cost: 1 µs to 10 µs for a message
-    of 200 bytes.
+    Without ``checks_nested_keys`` only the keys of the outermost object are compared.
     """
     if not _is_utf8(message) or _is_too_deep(message, max_depth):
         return Reason.UNDECODABLE
@@ -154,9 +138,9 @@ def decode_members(text: bytes) -> Mapping[str, msgspec.Raw]:
 def canonical_json(text: bytes) -> str | None:
     """Return the text of a JSON value without white space between its parts; None for null.
 
-    Members stay in their order. An integer is written with all its digits, any other number as the shortest decimal
-    number of the same float64. ``ValueError``, without a value: the text is not JSON, a key is repeated in an object,
-    or a number is beyond float64. Cost: about 1 µs for a value of 100 bytes.
+    Members stay in their order; an integer has all its digits, any other number the shortest decimal text of its
+    float64. ``ValueError``, without a value: no JSON, a repeated key, or a number beyond float64. Cost: about 1 µs
+    per 100 bytes.
     """
     try:
         value = _decode(text)
@@ -192,10 +176,7 @@ def document_key(text: str) -> str:
 
 
 def _repeats_key(text: bytes, tree: object) -> bool:
-    """Return whether a key is repeated in an object at any depth of well-formed JSON.
-
-    ``tree`` is the decoded value, in which only the last of equal keys is left; None if it is not known.
-    """
+    """Return whether an object of well-formed JSON repeats a key; ``tree`` is the decoded value, None if not known."""
     if tree is not None and _most_keys(text) == _count_keys(tree):
         return False
     try:
@@ -232,10 +213,7 @@ def _is_too_deep(message: bytes, max_depth: int) -> bool:
 
 
 def _has_repeated_key(message: bytes) -> bool:
-    """Return whether a key is repeated at the top level, or the message is not an object.
-
-    The second, slower parser converts no number, so that no number is too long for it.
-    """
+    """Return whether the top level repeats a key, or is no object. The slower parser converts no number."""
     try:
         most_keys = _most_keys(message)
         if most_keys == len(_decode_members(message)):

@@ -16,8 +16,6 @@ from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
 from shoal.formats.json_text import DECODE_ERRORS, MAX_DEPTH, decode_members, rejection_reason, validate_strictly
 from shoal.policy import Attribute, MessagePart, Policy, Role
 
-__all__ = ["Columns", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
-
 Columns: TypeAlias = dict[str, Sequence[Any]]
 Members: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -67,10 +65,10 @@ class EnvelopeReader:
     max_bytes: int
 
     def read(self, envelopes: Sequence[Envelope]) -> tuple[Columns, dict[int, Reason]]:
-        """Read n envelopes; return n values by name of attribute, and the reason of each rejected envelope by index.
+        """Return values by name of attribute, and the reasons of rejected envelopes, whose values mean nothing.
 
-        Unchanged fields have values of their types, the timestamp is int, and all others are texts. The values of a
-        rejected envelope have no meaning. Cost: about 0.5 µs per attribute and envelope.
+        Unchanged fields have values of their types, the timestamp is int, and all others are texts. Cost: about
+        0.5 µs per attribute and envelope.
         """
         rejected: dict[int, Reason] = {}
         return {a.name: self._read_column(a, envelopes, rejected) for a in self.attributes}, rejected

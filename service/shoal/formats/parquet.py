@@ -29,8 +29,6 @@ from shoal.policy import Attribute, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.scale import ScaleColumn, integral_to_int
 
-__all__ = ["ParquetEncoder", "ParquetFormat", "ParquetReader", "encode_parquet"]
-
 ROWS_PER_GROUP = 1 << 16
 """Rows that are read or written at once."""
 _ESCAPED_BYTES = 6
@@ -82,10 +80,7 @@ class ParquetEncoder(JsonEncoder):
 
 
 class ParquetReader:
-    """The rows of a Parquet file, in groups of 1 to 65,536; ``schema`` is that of the declared columns.
-
-    InputError if the file is not valid Parquet, or a column is missing, is undeclared or has an unsupported type.
-    """
+    """The rows of a Parquet file, in groups of 1 to 65,536; InputError if it does not fit the policy."""
 
     def __init__(self, file: BinaryIO, policy: Policy, *, name: str = "input") -> None:
         try:
@@ -209,10 +204,10 @@ class _ParquetRows:
 
 
 def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
-    """Yield consecutive pieces of a Parquet file with published rows, as `JsonEncoder` wrote them.
+    """Yield pieces of a Parquet file with published rows, as `JsonEncoder` wrote them.
 
-    Types come from the schema of the input, if they can hold every published value, else from the policy. InputError if
-    a field without a declared type contains values of several types.
+    Types are those of the input if they can hold every published value, else of the policy. InputError if a field
+    without a type has values of several.
     """
     attributes = {column_name(attribute): attribute for attribute in policy.published}
     declared = {name: _published_type(attribute, schema) for name, attribute in attributes.items()}

@@ -17,8 +17,6 @@ from shoal.formats.json_text import canonical_number
 from shoal.policy import Attribute, FieldType, NormalizeStep, Policy
 from shoal.scales.scale import NumberText
 
-__all__ = ["describe_subject", "fold", "normaliser"]
-
 _FIRST_OF_NUMBER = frozenset("+-.0123456789")
 _MAX_MARKS = 30
 """Most combining characters in succession (UAX 15, Stream-Safe Text Format). Their order takes quadratic time."""
@@ -41,13 +39,11 @@ _IGNORABLE = (
 def normaliser(
     kind: FieldType, steps: Collection[NormalizeStep] | None = None, missing_values: Collection[str] = ()
 ) -> Callable[[Sequence[object]], list[str]]:
-    """Return the function that normalises subjects of a type.
+    """Return the function that normalises subjects of a type: NFC, trimmed, after ``steps`` (see `fold`).
 
-    A value that cannot be a subject becomes "", such as a text with more than 30 combining characters in succession, or
-    what equals one of ``missing_values``. Texts are converted to Unicode NFC and trimmed, after ``steps``: see `fold`.
-    For every type but string, numbers and texts of numbers become `canonical_number`.
-
-    Cost: about 0.1 µs per ASCII text without steps, 2 µs per text with all of them.
+    A value that cannot be a subject becomes "", such as a text with more than 30 combining characters in
+    succession, or what equals one of ``missing_values``. For every type but string, numbers and their texts become
+    `canonical_number`. Cost: about 0.1 µs per ASCII text without steps, 2 µs per text with all of them.
     """
     normalise_one = _NORMALISERS[kind]
     folded = fold(steps) if steps else None

@@ -17,8 +17,6 @@ from prometheus_client.registry import Collector
 from shoal.observability.logs import logger
 from shoal.secret_files import FileVersion, file_version
 
-__all__ = ["CertificateExpiry", "certificate_warning"]
-
 NAME = "shoal_certificate_expiry_timestamp_seconds"
 _HELP = "When a certificate that this worker uses expires, as Unix time"
 
@@ -47,11 +45,9 @@ log = logger("certificates")
 
 
 def certificate_warning(certificate: str, path: str) -> str:
-    """Return what fails because a certificate is not valid, or soon will fail; an empty text if nothing.
+    """Return what fails because a certificate (ca, client, http) is not valid or soon will not be; else nothing.
 
-    A file that cannot be read, or holds no certificate, gives an empty text: other checks name it.
-
-    ``certificate`` is "ca", "client" or "http". The file, in PEM, is no pipe: reading would take its contents away.
+    Nothing also for a file that cannot be read or holds no certificate: other checks name it. It is no pipe.
     """
     try:
         start_s, end_s = _read_validity(certificate, Path(path))
@@ -73,10 +69,9 @@ def _date(time_s: float) -> str:
 
 
 class CertificateExpiry(Collector):
-    """The metric of the certificates in files.
+    """The metric of the certificates in files, which a scrape reads again if they were replaced.
 
-    A scrape reads a file again if it was replaced. A file that cannot be read, or holds no certificate, keeps the time
-    that was read before; if there is none, it has no series.
+    A file that cannot be used keeps the time that was read before; without one it has no series.
     """
 
     def __init__(self) -> None:

@@ -29,8 +29,6 @@ from shoal.observability.logs import logger
 from shoal.observability.metrics import Health, Metrics
 from shoal.secret_files import IS_PIPE, OPEN_TO_OTHERS, FileVersion, file_version, is_open_to_others, read_secret
 
-__all__ = ["HttpAccess", "parse_address", "serve"]
-
 ADDRESS = "--http (SHOAL_HTTP)"
 CERTFILE = "--http-certfile (SHOAL_HTTP_CERTFILE)"
 KEYFILE = "--http-keyfile (SHOAL_HTTP_KEYFILE)"
@@ -123,15 +121,11 @@ class HttpAccess:
 async def serve(address: str, metrics: Metrics, health: Health, access: HttpAccess | None = None) -> AsyncIterator[int]:
     """Serve metrics, probes and status page while the context is open; yield the port. Port 0 selects a free port.
 
-    ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, also to a worker without a partition, or
-    503 with the reasons. ``/metrics`` and the status page answer 401 if a token is required and the request has none.
-    The probes need no token: a kubelet sends only headers that are in the pod's manifest, which is no place for a
-    secret.
-
-    If there are `MAX_CONNECTIONS`, a new one takes the place of the oldest. So idle clients keep no probe out, and use
-    up no descriptors that the process needs for its brokers.
-
-    ConfigError if the address is invalid or cannot be bound, or TLS and token cannot be used.
+    ``/livez`` answers 200 while the event loop runs, ``/readyz`` 200, also to a worker without a partition, or 503
+    with the reasons. ``/metrics`` and the status page answer 401 without a required token. The probes need none: a
+    kubelet sends only headers that are in the pod's manifest, which is no place for a secret. A connection beyond
+    `MAX_CONNECTIONS` takes the place of the oldest, so that idle clients keep no probe out. ConfigError if address,
+    TLS or token cannot be used.
     """
     access = access or HttpAccess()
     is_on_network = not _is_loopback(parse_address(address)[0])
@@ -214,10 +208,7 @@ def _application(metrics: Metrics, health: Health, token: TokenCheck | None) -> 
 
 
 class ServerCertificate:
-    """The certificate of the server and its private key, read again when a file has changed.
-
-    A new certificate holds for new connections. Connections that are open keep theirs.
-    """
+    """The certificate of the server and its key, read again when a file has changed, for new connections."""
 
     def __init__(self, certfile: str, keyfile: str, password_file: str | None, password: str) -> None:
         self._certfile, self._keyfile, self._password_file = certfile, keyfile, password_file

@@ -26,17 +26,6 @@ from structlog.types import EventDict, Processor
 
 from shoal.errors import ShoalError
 
-__all__ = [
-    "error_code",
-    "escape_control_characters",
-    "install_exception_hooks",
-    "install_loop_exception_handler",
-    "join_logs",
-    "logger",
-    "raise_location",
-    "set_up_logs",
-]
-
 REPEAT_INTERVAL_S = 30.0
 """How long a repeated line of a client library is left out (s)."""
 
@@ -145,10 +134,7 @@ def _configure(processors: list[Processor]) -> None:
 
 
 class _ClientFilter(logging.Filter):
-    """Reduces lines of client libraries, and leaves out those that say nothing new.
-
-    Without a broker they log the same line at every attempt, and at every rebalance a warning.
-    """
+    """Reduces lines of client libraries, and leaves out those that every attempt or rebalance repeats."""
 
     def __init__(self) -> None:
         super().__init__()

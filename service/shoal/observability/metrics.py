@@ -36,17 +36,6 @@ from shoal.scales.loss import LossTotals
 from shoal.streams import PartitionPipeline
 from shoal.streams.stats import NO_CONFIDENTIAL_STATS, ConfidentialStats, ReleaseStats
 
-__all__ = [
-    "STEP_CLUSTERS",
-    "ClusterFigures",
-    "ConfidentialMetrics",
-    "Health",
-    "Metrics",
-    "log_totals",
-    "three_digits",
-    "warn_unless_representative",
-]
-
 STEP_CLUSTERS = 20
 """Least number of clusters between two changes of a stepped metric."""
 OUTCOMES = ("in", "released", "suppressed", "quarantined")
@@ -195,10 +184,7 @@ class Metrics:
         self.delta.set(policy.require_stream().delta)
 
     def add_counters(self, topic: str, partition: int, policy: Policy) -> None:
-        """Report a partition that was assigned: its counters exist from now on, at 0 if they are new.
-
-        Call it before the partition is opened, because its start changes some of them.
-        """
+        """Report an assigned partition before it is opened: its counters exist from now on, at 0 if new."""
         for outcome, reason in OUTCOMES_AND_REASONS:
             self.records.labels(outcome, reason, topic, partition)
         counters = (self.clusters, self.clipped, self.early, self.skipped, self.dated_ahead, self.output_lost)
@@ -323,8 +309,7 @@ class Metrics:
 def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits: Sequence[str] = ()) -> None:
     """Log what this process did with its records; ``value_limits`` are settings that limit the values of clusters.
 
-    An input of which nothing was released is a warning, and so is each reason and field of refused records, if these
-    are notable, and many suppressed records under limits of values.
+    Notable refusals, an input without any release, and many suppressed records under limits are warnings.
     """
     totals, held = metrics.totals(), metrics.held_at_close
     records_in, released = totals["in"], totals["released"]
@@ -352,10 +337,7 @@ def warn_unless_representative(
 
 
 class ConfidentialMetrics:
-    """The metrics of policies that measure confidential values. None has a label.
-
-    All are stepped, except that `shoal_protects_values` repeats what the policy says.
-    """
+    """The metrics of policies that measure confidential values: stepped, but for `shoal_protects_values`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.sse = Counter(
@@ -397,9 +379,8 @@ class ConfidentialMetrics:
 class _AttributeLosses:
     """The loss of each quasi-identifier over the clusters of one step. Its label is the name of the attribute.
 
-    Sums of squares are those of the step: variation between steps does not count. A time of which less than half of
-    them is left after the means of the windows of each partition is measured against that, as in a summary. A loss
-    stays if the attribute has none in a step.
+    Variation between steps does not count. A clock is measured against what is left after its trend, as in a
+    summary. A loss stays if the attribute has none in a step.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -468,11 +449,7 @@ class _BulkHistogram(Collector):
 
 
 class _GroupRegistry(CollectorRegistry):
-    """A registry whose series all have the label ``group``, also those of the process.
-
-    One process serves one consumer group. With the label, an alert tells two pipelines apart that one job scrapes.
-    With an empty text no label is added.
-    """
+    """A registry whose series all have the label ``group``, if given: an alert tells pipelines of one job apart."""
 
     def __init__(self, group: str = "") -> None:
         super().__init__()

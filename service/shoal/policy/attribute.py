@@ -40,19 +40,6 @@ from shoal.policy.texts import (
     parse_time,
 )
 
-__all__ = [
-    "SCALE_RULES",
-    "TWICE",
-    "Attribute",
-    "MessagePart",
-    "Reference",
-    "ScaleRules",
-    "Source",
-    "check_number_bounds",
-    "path_of_source",
-    "resolve_attribute",
-]
-
 _MAX_EXACT_INTEGER = 2**53
 """Up to here, every integer has a float64 of its own."""
 _HEADER = "header:"
@@ -136,8 +123,6 @@ class Attribute:
 
     Attributes
     ----------
-    subject : bool
-        Whether the attribute identifies the person.
     scale, integer, weight
         Of a quasi-identifier or a steering attribute. The weight of a steering attribute is that of ``steering.by``.
     bounds : tuple of float or None
@@ -165,8 +150,6 @@ class Attribute:
         A category that the taxonomy lacks is a leaf below the root, or its record is quarantined.
     unit : {"s", "ms", "us", "days"} or None
         Of a time: unit of epoch numbers; None if times are texts in the form of ISO 8601.
-    time_step : TimeStep or None
-        Of a time: the step of published values.
     missing : {"quarantine", "group", "mean"}
         A record without a value is quarantined; or missing is a value; or the record takes the mean of its cluster.
     path, to : tuple of str
@@ -200,7 +183,7 @@ class Attribute:
     publish: Literal["mode", "ancestor", "median"] = "mode"
     unknown: Literal["root", "quarantine"] = "root"
     unit: EpochUnit | None = None
-    time_step: TimeStep | None = None
+    time_step: TimeStep = DEFAULT_TIME_STEP
     missing: Missing = "quarantine"
     path: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
@@ -306,7 +289,9 @@ class ScaleRules(ABC):
     confidential_key: ClassVar[str] = ""
     """The same of a confidential attribute; empty if it cannot be on this scale."""
     types: ClassVar[tuple[FieldType | None, ...]] = ()
-    """The types of a confidential attribute for which the scale has a meaning."""
+    """The types of a confidential attribute for which the scale has a meaning; none if it cannot be on this scale."""
+    instead: ClassVar[str] = "give another scale, or none"
+    """What to do about a confidential attribute that cannot be on this scale."""
 
     @abstractmethod
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
@@ -324,9 +309,9 @@ class ScaleRules(ABC):
         """Return the lowest and highest value; None if there is none, or the policy says nothing."""
         return None
 
-    def time_step(self, section: AttributeSection) -> TimeStep | None:  # noqa: ARG002
-        """Return the step of published times; None for another scale."""
-        return None
+    def member_published(self, attribute: Attribute) -> str:  # noqa: ARG002
+        """Return whose category a cluster publishes, in words, if it is that of a member; else nothing."""
+        return ""
 
     def distance(self, section: AttributeSection) -> Distance:  # noqa: ARG002
         """Return the distance of two values of a confidential attribute."""
@@ -349,6 +334,9 @@ class _NominalRules(ScaleRules):
             yield "publish", f"{section.publish} needs a taxonomy; give taxonomy, or publish: mode"
         if section.taxonomy is None and section.unknown is not None:
             yield "unknown", "only with a taxonomy, which says which values are known; give taxonomy, or remove it"
+
+    def member_published(self, attribute: Attribute) -> str:
+        return {"mode": "the most frequent one", "median": "the median"}.get(attribute.publish, "")
 
     def distance(self, section: AttributeSection) -> Distance:
         return "equal" if section.taxonomy is None else "hierarchical"
@@ -382,6 +370,9 @@ class _OrdinalRules(ScaleRules):
             yield "order", f"names a category of more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
         elif not stripped.isdisjoint(missing_texts):
             yield "order", "names a text that means a missing value; remove it here, or from missing_values"
+
+    def member_published(self, attribute: Attribute) -> str:  # noqa: ARG002
+        return "the median"
 
     def check_confidential(self, section: AttributeSection, missing_texts: Collection[str]) -> _Found:
         yield from self.check(section, missing_texts)
@@ -429,6 +420,7 @@ class _NumericRules(ScaleRules):
 class _TimeRules(ScaleRules):
     has_moments = True
     keys = ("bounds", "out_of_bounds", "resolution", "unit")
+    instead = "give its times as numbers with scale: numeric, or use scale: nominal"
 
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
         resolution, unit = section.resolution, section.unit
@@ -453,10 +445,6 @@ class _TimeRules(ScaleRules):
     def bounds(self, section: AttributeSection) -> tuple[float, float] | None:
         low, high = (parse_time(bound, section.unit) for bound in section.bounds or ("", ""))
         return None if low is None or high is None else (low, high)
-
-    def time_step(self, section: AttributeSection) -> TimeStep:
-        step = TimeStep.parse(section.resolution) if isinstance(section.resolution, str) else None
-        return step or DEFAULT_TIME_STEP
 
     def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
         bounds = attribute.bounds and [format_time(bound, attribute.unit) for bound in attribute.bounds]
@@ -504,6 +492,9 @@ def resolve_attribute(
     rules = SCALE_RULES[scale]
     bounds = rules.bounds(section)
     limit = inf if document.stream is None else float(_MAX_EXACT_INTEGER)
+    step = TimeStep.parse(section.resolution) if isinstance(section.resolution, str) else None
+    given = {steering.attribute: steering.weight for steering in document.steering.by or ()}
+    weight = given.get(name, section.weight)
     return Attribute(
         name=name,
         role=Role(section.role or ""),
@@ -514,7 +505,7 @@ def resolve_attribute(
         clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
         integer=bool(section.integer),
         resolution=_plain_decimal(section.resolution) if isinstance(section.resolution, float) else None,
-        weight=_weight_of(name, section, document),
+        weight=1.0 if weight is None else float(weight),
         type=section.type or "any",
         source=Source.parse(section.source) or VALUE,
         publish_unchanged=section.publish_unchanged,
@@ -525,7 +516,7 @@ def resolve_attribute(
         publish=section.publish or ("mode" if taxonomy is None else "ancestor"),
         unknown=section.unknown or "root",
         unit=section.unit,
-        time_step=rules.time_step(section),
+        time_step=step or DEFAULT_TIME_STEP,
         missing=section.missing or "quarantine",
         path=path_of_source(name, section.source),
         to=(name,) if section.to is None else tuple(section.to.split(".")),
@@ -535,12 +526,6 @@ def resolve_attribute(
         reference=reference,
         distance=_distance_of(section, reference, is_stream=document.stream is not None),
     )
-
-
-def _weight_of(name: str, section: AttributeSection, document: Document) -> float:
-    given = {steering.attribute: steering.weight for steering in document.steering.by or ()}
-    weight = given.get(name, section.weight)
-    return 1.0 if weight is None else float(weight)
 
 
 def _plain_decimal(value: float | Decimal) -> Decimal:

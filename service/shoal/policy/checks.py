@@ -34,8 +34,6 @@ from shoal.policy.schema import (
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.texts import BLANKS, has_lone_surrogate, has_repeated_value
 
-__all__ = ["check_connection", "check_document", "check_leaves", "check_names", "is_follow_up", "missing_credentials"]
-
 _Found: TypeAlias = Iterator[tuple[str | FieldPath, str]]
 """A key, with dots between the names of sections, or its path; and what is wrong with it."""
 
@@ -197,8 +195,7 @@ def _check_confidential(attribute: AttributeSection, document: Document) -> _Fou
     scale = attribute.scale
     rules = None if scale is None else SCALE_RULES[scale]
     if rules is not None and not rules.types:
-        words = "give its times as numbers with scale: numeric, or use scale: nominal"
-        yield "scale", f"a confidential attribute has no scale {scale}; {words}"
+        yield "scale", f"a confidential attribute has no scale {scale}; {rules.instead}"
         return
     for key, needed in _SCALE_OF.items():
         if getattr(attribute, key) is not None and scale != needed and (key, scale) != ("bounds", None):
@@ -664,10 +661,7 @@ def _fault_of_topic(topic: str, fields: dict[str, str]) -> str:
 
 
 def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[Finding]:
-    """Yield the faults of the security settings of policy and environment together.
-
-    ``has_secrets``: the environment holds the credentials. `shoal check` may run where it does not.
-    """
+    """Yield the faults of security settings; without ``has_secrets``, credentials may be missing here."""
     faults = chain(_check_unused(settings), _check_alternatives(settings))
     yield from ((("kafka", name), message) for name, message in faults)
     for name in missing_credentials(settings) if has_secrets else ():

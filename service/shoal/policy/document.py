@@ -14,8 +14,6 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import FieldPath
 
-__all__ = ["Lines", "line_of", "parse_document", "read_document"]
-
 Lines: TypeAlias = Mapping[FieldPath, int]
 """The line (from 1) of each field, by its path."""
 

@@ -9,11 +9,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from shoal.policy.attribute import Attribute, MessagePart, Reference
+from shoal.policy.attribute import SCALE_RULES, Attribute, MessagePart, Reference
 from shoal.policy.policy import Diversity, Policy
 from shoal.policy.texts import fold_text
-
-__all__ = ["advise", "explain", "least_records"]
 
 _DISTANCES = {
     "ordered": "values are compared by their rank",
@@ -234,10 +232,7 @@ def _shares_by_level(attribute: Attribute, reference: Reference) -> list[list[fl
 
 
 def _least_distance(shares: Sequence[float], n: int) -> float:
-    """Return the distance of the nearest cluster of n records, if all values are equally far from each other.
-
-    Each value has records in proportion, and the largest remainders have the rest.
-    """
+    """Return the distance of the nearest cluster of n records, if all values are equally far from each other."""
     exact = [share * n for share in shares]
     whole = [math.floor(count + _ROUNDING) for count in exact]
     rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)
@@ -293,11 +288,13 @@ def _advise_on_missing(policy: Policy) -> Iterator[str]:
 
 
 def _advise_on_categories(policy: Policy) -> Iterator[str]:
-    if real := _names(a for a in policy.quasi_identifiers if not a.has_moments and a.publish != "ancestor"):
+    members = {a: SCALE_RULES[a.scale].member_published(a) for a in policy.quasi_identifiers}
+    if real := _names(a for a, words in members.items() if words):
+        which = " or ".join(dict.fromkeys(filter(None, members.values())))
         yield (
-            f"{real}: a cluster publishes a category that one of its people has (the median or the most "
-            "frequent one), not a mean of all: it shows that such a person is there. A nominal attribute with a "
-            "taxonomy and publish: ancestor publishes what all have in common"
+            f"{real}: a cluster publishes a category that one of its people has ({which}), not a mean of all: "
+            "it shows that such a person is there. A nominal attribute with a taxonomy and publish: ancestor "
+            "publishes what all have in common"
         )
     for attribute in policy.clustered:
         taxonomy = attribute.taxonomy

@@ -29,18 +29,6 @@ from shoal.policy.schema import (
 )
 from shoal.policy.taxonomy import Taxonomy, read_taxonomies, replace_taxonomies
 
-__all__ = [
-    "DEFAULT_MAX_VALUE_SHARE",
-    "RULES",
-    "CsvDialect",
-    "Diversity",
-    "PerSubject",
-    "Policy",
-    "Stream",
-    "resolve_rule",
-    "shown_settings",
-]
-
 DEFAULT_MAX_SHARE = 0.5
 DEFAULT_MAX_VALUE_SHARE = 0.5
 """With distinct l-diversity, also in Python. Without a limit, sizes of clusters and suppressed records can reveal the

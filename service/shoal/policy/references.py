@@ -23,8 +23,6 @@ from shoal.policy.texts import (
     is_long_category,
 )
 
-__all__ = ["REFERENCE_HEADER", "is_of_reference", "read_references", "without_references"]
-
 REFERENCE_HEADER = ("value", "share")
 MAX_FAULTS = 5
 """Faults that are reported of one reference. One mistake, such as decimal commas, shows in every row."""
@@ -64,7 +62,10 @@ def read_references(document: Document, folder: Path) -> tuple[dict[str, Referen
             found = [f"{attribute.reference}: {message}" for message in _check_shares(rows)]
         faults += [(path, message) for message in found[:MAX_FAULTS]]
         if not found:
-            references[name] = _reference_of(rows)
+            # The sum of the shares differs from 1 by rounding only.
+            shares = [float(row.share) for row in rows]
+            total = math.fsum(shares)
+            references[name] = Reference(tuple(row.text for row in rows), tuple(share / total for share in shares))
     return references, faults
 
 
@@ -77,13 +78,6 @@ def without_references(document: Document) -> Document:
 def is_of_reference(path: FieldPath) -> bool:
     """Return whether a field is the reference of an attribute."""
     return path[:1] == ("attributes",) and path[2:3] == ("reference",)
-
-
-def _reference_of(rows: Sequence[_ReferenceRow]) -> Reference:
-    """Return the distribution; its shares are divided by their sum, which differs from 1 by rounding only."""
-    shares = [float(row.share) for row in rows]
-    total = math.fsum(shares)
-    return Reference(tuple(row.text for row in rows), tuple(share / total for share in shares))
 
 
 def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[_ReferenceRow], list[_RowFault]]:

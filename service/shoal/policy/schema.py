@@ -31,34 +31,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-__all__ = [
-    "MAX_DELTA",
-    "ONLY_ENVIRONMENT",
-    "REQUIRED_KEY",
-    "SHOWN_DEFAULT",
-    "AttributeSection",
-    "CsvSection",
-    "Document",
-    "EpochUnit",
-    "FieldPath",
-    "FieldType",
-    "Finding",
-    "KafkaSection",
-    "Missing",
-    "NormalizeStep",
-    "PrivacySection",
-    "Role",
-    "Scale",
-    "StreamSection",
-    "TargetSpanSection",
-    "TopicPairSection",
-    "did_you_mean",
-    "missing_keys",
-    "policy_schema",
-    "validate",
-    "values_in_words",
-]
-
 FieldPath: TypeAlias = tuple[str, ...]
 Finding: TypeAlias = tuple[FieldPath, str]
 """The path of a field, and what is wrong with it."""
@@ -94,10 +66,10 @@ def key(
     only_environment: bool = False,
     **options: Any,  # noqa: ANN401 - as for the field
 ) -> Any:  # noqa: ANN401 - a field of any type
-    """Return a key of a section with its documentation.
+    """Return a key of a section with its documentation; ``options`` are those of `pydantic.Field`.
 
-    ``shown`` is the default in words if a later step fills it in, ``values`` the values in words if the type does not
-    tell them, ``required`` what to give if the key is missing. ``options`` are those of `pydantic.Field`: the range.
+    ``shown`` is the default in words if a later step fills it in, ``values`` the values in words if the type does
+    not tell them, ``required`` what to give if the key is missing.
     """
     extra = {
         SHOWN_DEFAULT: shown,
@@ -746,10 +718,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def validate(model: type[_Model], tree: dict[str, Any], *, strict: bool | None = None) -> tuple[_Model, list[Finding]]:
-    """Return what fits the model, and one fault for each field that does not.
+    """Return what fits the model, and one fault, without values or Python types, for each field that does not.
 
-    Fields with faults are removed from ``tree`` until the rest is valid. No message contains a value, or a sentence of
-    pydantic: those name Python types.
+    Fields with faults are removed from ``tree`` until the rest is valid.
     """
     faults: dict[FieldPath, str] = {}
     while True:
@@ -838,10 +809,7 @@ _OF_KIND = {
 
 
 def _describe(kind: str, path: FieldPath, model: type[BaseModel], tree: object) -> str:
-    """Return what a field must be, or what to do about it; ``kind`` is pydantic's name of the fault.
-
-    Values of ``tree`` are compared with the words that a field allows, and never repeated.
-    """
+    """Return what a field must be, or what to do about it, for pydantic's name of a fault; values are not repeated."""
     if kind == "extra_forbidden":
         hint = did_you_mean(path[-1], list(_keys_at(model, path[:-1])))
         return f"unknown field; {hint or 'remove it or check its spelling'}"

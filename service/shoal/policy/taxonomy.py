@@ -23,8 +23,6 @@ from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import Document, FieldPath, Finding
 from shoal.policy.texts import MAX_CATEGORY_BYTES, has_lone_surrogate, is_long_category
 
-__all__ = ["ROOT", "Taxonomy", "read_rows", "read_taxonomies", "replace_taxonomies"]
-
 ROOT = "*"
 """Name of the root where the file names none."""
 
@@ -137,10 +135,7 @@ def _fault_of_groups(row: TaxonomyRow, parents: dict[tuple[int, str], tuple[str,
 
 
 def _check_names(rows: Sequence[TaxonomyRow]) -> Iterator[_Misfit]:
-    """Yield the rows with a name that another node has, too: a published name would mean two nodes.
-
-    A node may have the name of the group directly above it: a leaf without groups is repeated on the levels above it.
-    """
+    """Yield the rows with a name of another node, but of the group directly above, as of a leaf without groups."""
     has_root = len({row.cells[-1] for row in rows}) == 1 and bool(rows) and len(rows[0].cells) > 1
     places: defaultdict[str, dict[int, TaxonomyRow]] = defaultdict(dict)
     for row in rows:
@@ -280,10 +275,7 @@ _FILE_NAME = re.compile(r"\.(csv|tsv|txt|xlsx?)$", re.IGNORECASE)
 def read_taxonomies(
     document: Document, folder: Path
 ) -> tuple[dict[str, Taxonomy], list[tuple[FieldPath, str, FieldPath]]]:
-    """Return the taxonomies of nominal attributes by the attribute's name, and all faults.
-
-    A fault is the field that names the taxonomy, the message, and the place in the policy whose line is shown.
-    """
+    """Return taxonomies by attribute, and faults: the field, the message, and the place whose line is shown."""
     taxonomies: dict[str, Taxonomy] = {}
     faults: list[tuple[FieldPath, str, FieldPath]] = []
     for name, attribute in document.attributes.items():

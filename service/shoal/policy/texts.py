@@ -15,25 +15,6 @@ from typing import Final, Literal, Self, TypeAlias, cast
 
 from shoal.policy.schema import FieldType
 
-__all__ = [
-    "BLANKS",
-    "FIRST_MS",
-    "JSON_NUMBER",
-    "LAST_MS",
-    "MAX_CATEGORY_BYTES",
-    "MS_PER_UNIT",
-    "TimeStep",
-    "TimeUnit",
-    "fold_characters",
-    "fold_text",
-    "format_time",
-    "has_lone_surrogate",
-    "has_repeated_value",
-    "is_finite_number",
-    "is_long_category",
-    "parse_time",
-]
-
 BLANKS = " \t"
 """What is stripped from both ends of the cells of CSV files."""
 
@@ -59,11 +40,7 @@ def is_finite_number(text: str) -> bool:
 
 
 MAX_CATEGORY_BYTES = 1_000
-"""Most bytes of one category as a JSON text in UTF-8, with its quotation marks.
-
-A category of one record can be published with another record: without a limit, a row could exceed the largest message
-that the output accepts.
-"""
+"""Most bytes of a category as JSON: it can be published with another record, whose row must not become too large."""
 
 
 def is_long_category(text: str) -> bool:

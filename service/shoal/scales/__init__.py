@@ -1,26 +1,17 @@
 """Scales: values of records to coordinates and codes, members of a cluster to published values, and what that loses.
 
-A new scale is one module with a subclass of `AttributeScale`, and its import here.
+The module of a scale has its name in the policy, and a subclass of `AttributeScale`, which registers itself.
 """
 
-from shoal.scales.embedding import Embedding, Scaling
-from shoal.scales.nominal import CategoryIndex, NominalScale
-from shoal.scales.numeric import NumericScale, PublicationGrid, exact_means
-from shoal.scales.ordinal import OrdinalScale
-from shoal.scales.scale import SCALES, remedies, scale_of
-from shoal.scales.time import TimeScale
+from importlib import import_module
 
-__all__ = [
-    "SCALES",
-    "CategoryIndex",
-    "Embedding",
-    "NominalScale",
-    "NumericScale",
-    "OrdinalScale",
-    "PublicationGrid",
-    "Scaling",
-    "TimeScale",
-    "exact_means",
-    "remedies",
-    "scale_of",
-]
+from shoal.policy import Scale
+from shoal.scales.embedding import Embedding, Scaling
+from shoal.scales.nominal import CategoryIndex
+from shoal.scales.numeric import PublicationGrid, exact_means
+from shoal.scales.scale import SCALES, remedies, scale_of
+
+__all__ = ["SCALES", "CategoryIndex", "Embedding", "PublicationGrid", "Scaling", "exact_means", "remedies", "scale_of"]
+
+for _scale in Scale:
+    import_module(f"shoal.scales.{_scale}")

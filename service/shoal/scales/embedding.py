@@ -26,8 +26,6 @@ from shoal.scales.nominal import CategoryTree
 from shoal.scales.numeric import PublicationGrid, Published
 from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, scale_of
 
-__all__ = ["Embedding", "Scaling"]
-
 VARIANCES_APART = 2.0
 """Squared distance of two records with different categories, in variances of a number."""
 MISSING_APART = 0.5
@@ -57,11 +55,10 @@ class _Axis(NamedTuple):
 class Embedding:
     """Translates the clustered attributes of a policy to coordinates and codes, and to published values.
 
-    Create it by `of` or `of_table`. The squared distance of two records is the sum over the coordinates, plus
-    ``code_distances`` (c,) of the columns in which their codes differ. ``codes_must_agree`` (c,) says whether a cluster
-    publishes a code of a column only if all members have it, ``ranges`` is the width of the range of each coordinate in
-    a stream, and ``unit`` (q,) that in which the error of each quasi-identifier is measured, in its own units: the
-    width of its bounds, or that of its scaling if it has none; 1 for a nominal one.
+    The squared distance of two records is the sum over the coordinates, plus ``code_distances`` (c,) of the columns
+    in which their codes differ. A cluster publishes a code of a column of ``codes_must_agree`` (c,) only if all
+    members have it. ``ranges`` are widths of the coordinates in a stream, and ``unit`` (q,) that in which the error
+    of each quasi-identifier is measured: the width of its bounds or of its scaling; 1 for a nominal one.
     """
 
     def __init__(self, axes: Sequence[_Axis], *, is_exact: bool, is_table: bool) -> None:
@@ -91,12 +88,11 @@ class Embedding:
         trees: Mapping[str, CategoryTree] | None = None,
         texts: Mapping[str, CategoryTexts] | None = None,
     ) -> Self:
-        """Return the embedding of a stream's policy.
+        """Return the embedding of a stream's policy; `ParameterError` if an attribute has neither bounds nor a scaling.
 
-        ``scaling`` is that of the quasi-identifiers that have coordinates. If omitted, and for all other attributes, a
-        difference of the width of the bounds becomes 1; two categories are as far apart, and a missing number is in the
-        middle. ``trees`` and ``texts`` are those of `CategoryIndex`. Raises `ParameterError` if an attribute has
-        neither bounds nor a scaling.
+        ``scaling`` is that of the quasi-identifiers that have coordinates. If omitted, and for all other
+        attributes, a difference of the width of the bounds becomes 1; two categories are as far apart, and a
+        missing number is in the middle. ``trees`` and ``texts`` are those of `CategoryIndex`.
         """
         variance = 1.0 / VARIANCES_APART if scaling is None else OF_SPREADS
         missing = VARIANCES_APART if scaling is None else MISSING_APART
@@ -122,10 +118,10 @@ class Embedding:
         trees: Mapping[str, CategoryTree] | None = None,
         texts: Mapping[str, CategoryTexts] | None = None,
     ) -> Self:
-        """Return the embedding of a finished table: z-scores of its values (n, d).
+        """Return the embedding of a finished table by z-scores of its values (n, d); parameters as of `of`.
 
-        The deviation is that of the population (ddof = 0) of the values that are not missing; for a constant attribute
-        it is taken to be 1. A missing number has the mean. Other parameters are those of `of`.
+        The deviation is that of the present values (ddof = 0), or 1 for a constant attribute. A missing number
+        has the mean.
         """
         mean, deviation = _mean_and_deviation(values)
         axes = []
@@ -136,11 +132,7 @@ class Embedding:
         return cls(axes, is_exact=policy.stream is None, is_table=True)
 
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:
-        """Return the weighted coordinates (n, p) of values (n, d): one column per attribute without codes.
-
-        A missing value is at the center of its scaling or in the middle of the bounds (streams), or at the mean
-        (tables).
-        """
+        """Return the weighted coordinates (n, p) of values (n, d): one column per attribute without codes."""
         numbers = values if self._columns == list(range(values.shape[1])) else values[:, self._columns]
         coordinates: Float64Matrix = (numbers - self._origin) / self._divisors * self._weights
         if self._may_be_missing:
@@ -148,11 +140,7 @@ class Embedding:
         return coordinates
 
     def codes(self, values: Float64Matrix) -> Int64Matrix:
-        """Return the codes of records, int64 (n, c); only their equality within a column has a meaning.
-
-        A nominal attribute has one column per level of its taxonomy, and a number under ``missing: group`` one column:
-        whether it is missing. A missing category differs from all others on all levels.
-        """
+        """Return the codes of records (n, c), of which only equality within a column has a meaning."""
         columns = [axis.scale.codes(values[:, axis.column]) for axis in self._with_codes]
         return np.concatenate([np.empty((len(values), 0), np.int64), *columns], axis=1)
 
@@ -195,10 +183,7 @@ class _Publication:
         ]
 
     def of_clusters(self, values: Float64Matrix, bounds: Int64Vector) -> Published:
-        """Return the published values of clusters ``values[bounds[g]:bounds[g + 1]]``, which are not empty.
-
-        The values (E, d) have all columns, and are not modified.
-        """
+        """Return the published values of clusters, not empty, of values (E, d) with all columns."""
         is_all = self._mean_columns == list(range(values.shape[1]))
         numbers = np.empty((len(bounds) - 1, self._count))
         columns: list[list[str]] = [[] for _ in range(self._count)]

@@ -20,23 +20,13 @@ from shoal.policy import Attribute
 from shoal.scales.nominal import CategoryTree
 from shoal.scales.scale import SCALES, scale_of
 
-__all__ = [
-    "MOST_CATEGORIES",
-    "AttributeDistances",
-    "LossTotals",
-    "RecordDistances",
-    "WindowSums",
-    "mean_loss",
-    "present_means",
-]
-
 
 class WindowSums:
     """Sums of each window of offsets for c columns, over blocks of records.
 
-    Each window has count, mean and sum of squared deviations, to which blocks are added without a second pass (Chan et
-    al. 1983). A mean is kept as the difference from a value of its window, because a difference of times is exact. So
-    the sum of squares of equal values is 0. Memory: four numbers for each column of a window that is not closed.
+    Blocks are added without a second pass (Chan et al. 1983). A mean is kept as the difference from a value of its
+    window, which is exact for times, so the sum of squares of equal values is 0. Memory: four numbers per column of
+    an open window.
     """
 
     def __init__(self, columns: int) -> None:
@@ -123,17 +113,14 @@ class AttributeDistances:
     """Measures distances of records from their published values; ``trees`` are the taxonomies of nominal attributes."""
 
     def __init__(self, attributes: Sequence[Attribute], trees: Mapping[str, CategoryTree]) -> None:
-        self._numeric = np.array([SCALES[attribute.scale].has_moments for attribute in attributes], np.bool_)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         self._is_plain = bool(self._numeric.all()) and not any(a.may_be_missing for a in attributes)
         self._coded = [
             (i, scale_of(a, trees.get(a.name))) for i, a in enumerate(attributes) if SCALES[a.scale].is_coded
         ]
 
     def measure(self, values: Float64Matrix, published: Float64Matrix, unit: Float64Vector) -> RecordDistances:
-        """Return the distances of values, as read and clipped, from published ones, both (E, q) with NaN where missing.
-
-        ``unit`` (q,) is the width of the range of each attribute, above 0; it is ignored for nominal ones.
-        """
+        """Return the distances of values from published ones, both (E, q); ``unit`` (q,) is the width of each range."""
         if self._is_plain:
             scaled = (values - published) / unit
             squared = np.einsum("ij,ij->i", scaled, scaled)
@@ -158,7 +145,7 @@ class LossTotals:
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self.attributes = tuple(attributes)
-        self._numeric = np.array([SCALES[attribute.scale].has_moments for attribute in attributes], np.bool_)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         self._times = [i for i, attribute in enumerate(attributes) if SCALES[attribute.scale].has_trend]
         count = len(attributes)
         self._counts = np.zeros(count, np.int64)
@@ -177,10 +164,7 @@ class LossTotals:
         distances: Float64Matrix,
         windows: Int64Vector | None = None,
     ) -> Self:
-        """Return the sums of one block of E >= 1 records: values, published values and their distances, each (E, q).
-
-        ``windows`` (E,) are the windows of offsets of the records of a stream; without them no trend is removed.
-        """
+        """Return the sums of a block: values, published values, their distances (E, q); windows of a stream (E,)."""
         found = cls(attributes)
         found._records = len(values)
         if not found._numeric.all():
@@ -262,10 +246,7 @@ class LossTotals:
 
     @property
     def categories(self) -> dict[str, int]:
-        """Number of categories of the records by nominal attribute; one more than `MOST_CATEGORIES` if there are more.
-
-        Of more than `MOST_CATEGORIES` that are read, one that comes again after a long time may count twice.
-        """
+        """Number of categories by nominal attribute; `MOST_CATEGORIES` + 1 if there are more, about."""
         return {
             self.attributes[column].name: min(len(codes), MOST_CATEGORIES + 1) for column, codes in self._codes.items()
         }
@@ -284,11 +265,11 @@ class LossTotals:
         return [self.attributes[column].name for column in self._trendless()]
 
     def by_attribute(self) -> dict[str, float | None]:
-        """Return the loss of each attribute in its own measure, by name.
+        """Return the loss of each attribute in its own measure, by name; None without records.
 
-        Of a numeric or time attribute it is SSE / SST, and of a clock SSE over what is left of SST after the trend, at
-        most 1; None if that is 0 or all values are equal. Of all others it is the mean distance of records from their
-        published values. None without records.
+        Of a numeric or time attribute it is SSE / SST, and of a clock SSE over what is left of SST after the
+        trend, at most 1; None if that is 0. Of all others it is the mean distance of records from their
+        published values.
         """
         losses: dict[str, float | None] = {}
         varied, trendless = self._varied, self._trendless()

@@ -35,9 +35,6 @@ from shoal.scales.scale import (
     text_of,
 )
 
-__all__ = ["CategoryIndex", "CategoryTree", "HeldCodes", "NominalScale"]
-
-
 ROOT_NODE = -1
 """Number of the root."""
 
@@ -129,12 +126,10 @@ AnyBlock = TypeVar("AnyBlock", bound=_Coded)
 class CategoryIndex:
     """Gives each category of the attributes of a policy that have codes a code, and keeps its text.
 
-    A block numbers its categories by itself (`Block.categories`). Records of different blocks meet in one cluster. The
-    leaves of a taxonomy have the first codes, in its order. Other categories are numbered in the order in which they
-    are read, so codes differ after a restart. Memory: see `HeldCodes`.
-
-    ``trees`` are the taxonomies of these attributes, and ``texts`` the texts of their categories by code, which grow
-    with each block; both by the name of the attribute.
+    A block numbers its categories by itself (`Block.categories`). Leaves of a taxonomy have the first codes, in its
+    order; other categories are numbered as they are read, so codes differ after a restart. ``trees`` are the
+    taxonomies, and ``texts`` the texts by code, which grow with each block; both by attribute. Memory: see
+    `HeldCodes`.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -157,10 +152,7 @@ class CategoryIndex:
         return cast("AnyBlock", replace(cast("Any", block), values=values, categories=()))
 
     def count_unknown(self, block: _Coded) -> Counter[str]:
-        """Count the values of a block that the taxonomy of their attribute lacks, for each attribute that has one.
-
-        The records of a block are valid, so ``unknown: root`` accepts these values.
-        """
+        """Count the values of a block that the taxonomy of their attribute lacks (``unknown: root``), by attribute."""
         found: Counter[str] = Counter()
         for (column, name, codes), categories in zip(self._columns, block.categories, strict=False):
             if self.trees[name].leaf_count:
@@ -175,10 +167,7 @@ class CategoryIndex:
         return any(codes.is_large for _, _, codes in self._columns)
 
     def drop_unused(self, held: Float64Matrix) -> None:
-        """Drop codes that no held record has, of attributes with many codes.
-
-        ``held`` (n, d) are the values, with codes, of all records whose published values are not computed yet.
-        """
+        """Drop codes that no value (n, d) has of the records whose published values are not computed yet."""
         for column, _, codes in self._columns:
             if codes.is_large:
                 own = held[:, column]
@@ -266,8 +255,7 @@ class CategoryTree:
     def paths(self, nodes: Float64Vector) -> Int64Matrix:
         """Return the paths of nodes (n, levels), from the leaves up. Entries have a meaning within their column only.
 
-        A missing value (NaN) differs from all nodes on all levels, and an inner node from all categories on the levels
-        below it.
+        A missing value (NaN) has its own entry on all levels, an inner node one on the levels below it.
         """
         missing = np.isnan(nodes)
         if not self.leaf_texts:
@@ -282,10 +270,7 @@ class CategoryTree:
         return paths
 
     def is_inner(self, entries: Int64Vector) -> BoolVector:
-        """Return whether entries of paths above level 0 are inner nodes, shape (n,).
-
-        Others belong to missing values and to categories that the taxonomy lacks.
-        """
+        """Return whether entries of paths above level 0 are inner nodes, not missing or unknown values."""
         is_inner: BoolVector = (entries >= 0) & (entries < len(self._rows))
         return is_inner
 
@@ -370,10 +355,7 @@ class _Categories(Publisher):
         bounds: Int64Vector,
         holds: Callable[[Int64Vector, Int64Vector], tuple[Int64Vector, BoolVector]],
     ) -> Float64Vector:
-        """Return the lowest node of each cluster that holds enough of its members, else the root.
-
-        ``holds`` returns for each cluster a node of one level, and whether it holds enough.
-        """
+        """Return the lowest node of each cluster that ``holds`` enough of its members, else the root."""
         paths = self._tree.paths(values)
         nodes = np.full(len(bounds) - 1, float(ROOT_NODE))
         for level in range(self._tree.levels - 1, -1, -1):

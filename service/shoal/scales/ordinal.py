@@ -23,8 +23,6 @@ from shoal.scales.scale import (
     text_of,
 )
 
-__all__ = ["OrdinalScale"]
-
 NOT_IN_ORDER = ScaleFault("not in its order", "add the category to order, or correct the values")
 
 
@@ -33,11 +31,9 @@ class OrdinalScale(AttributeScale, scale=Scale.ORDINAL):
 
     has_categories = True
     faults = (NOT_IN_ORDER,)
-
-    @property
-    def smallest_step(self) -> float:
-        """One rank."""
-        return 1.0
+    smallest_step = 1.0
+    off_scale = NOT_IN_ORDER
+    one_type = "write the items of {}.order as texts only, or as integers only"
 
     @property
     def pattern(self) -> str:
@@ -45,19 +41,9 @@ class OrdinalScale(AttributeScale, scale=Scale.ORDINAL):
         return "|".join(map(re.escape, self._items()))
 
     @property
-    def off_scale(self) -> ScaleFault:
-        """The category is not in the order."""
-        return NOT_IN_ORDER
-
-    @property
     def published_types(self) -> set[type]:
         """Those of the items."""
         return set(map(type, self.attribute.order))
-
-    @property
-    def one_type(self) -> str:
-        """Items of one type."""
-        return "write the items of {}.order as texts only, or as integers only"
 
     def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
         """Return what converts categories to ranks."""

@@ -6,7 +6,7 @@ computed (embed); what a cluster publishes of its members (publish); how far tha
 is wrong with a value (explain).
 
 The module of a scale has one subclass, ``class TimeScale(AttributeScale, scale=Scale.TIME)``, which registers itself.
-The package imports the module. Outside `policy`, `scales` and `audit`, code asks an attribute or its scale; it compares
+Outside `policy`, `scales` and `audit`, code asks an attribute or its scale; it compares
 no scales.
 """
 
@@ -25,28 +25,6 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import BLANKS, Attribute, MessagePart, Scale
-
-__all__ = [
-    "DECIMAL",
-    "FIRST_INEXACT",
-    "INVALID",
-    "MISSING",
-    "SCALES",
-    "AttributeScale",
-    "CategoryTexts",
-    "ColumnNeed",
-    "NumberText",
-    "Publisher",
-    "ScaleColumn",
-    "ScaleFault",
-    "ScaleReader",
-    "cluster_of_each",
-    "integral_to_int",
-    "json_text",
-    "remedies",
-    "scale_of",
-    "text_of",
-]
 
 INVALID, MISSING = np.inf, np.nan
 
@@ -99,10 +77,7 @@ class Publisher(ABC):
 
 
 class ScaleColumn(NamedTuple):
-    """One column of `ParsedRecords.values`: NaN for a missing value, infinity for an invalid one.
-
-    ``categories`` are the texts of the categories of a nominal attribute; None for all other scales.
-    """
+    """One column of `ParsedRecords.values`; ``categories`` are texts, None for a scale without codes."""
 
     values: Float64Vector
     categories: Sequence[str] | None = None
@@ -128,10 +103,7 @@ class ScaleReader(ABC):
         self._has_commas = has_commas
 
     def read(self, values: Iterable[Any]) -> ScaleColumn:
-        """Convert values of the types that `json_type` allows.
-
-        A value of another type is invalid. None and UNSET, which stands for an absent field, are missing values.
-        """
+        """Convert values of the types that `json_type` allows. None and UNSET (an absent field) are missing."""
         column = list(values)
         missing = self._missing_values
         if set(map(type, column)) <= {str} and missing.isdisjoint(column):
@@ -203,23 +175,20 @@ class ScaleReader(ABC):
 
 
 class AttributeScale(ABC):
-    """One attribute on its scale; ``tree`` and ``texts`` are the categories of an attribute that has codes.
-
-    They are those of a `CategoryIndex`, of which the base class knows nothing.
-    """
+    """One attribute on its scale; ``tree`` and ``texts`` are of a `CategoryIndex`, for a scale with codes."""
 
     is_coded: ClassVar[bool] = False
     """Whether values are codes, of which only equality counts. They have no coordinate."""
     has_categories: ClassVar[bool] = False
     """Whether a cluster publishes a category, not a number."""
-    has_moments: ClassVar[bool] = False
-    """Whether values have a mean and a variance."""
     has_trend: ClassVar[bool] = False
     """Whether values may grow with the offsets of a stream."""
     is_amount: ClassVar[bool] = False
     """Whether values are amounts, which can be added up and are published as JSON numbers."""
     artificial_categories: ClassVar[tuple[str, ...]] = ()
     """Categories of the artificial records by which kernels are compiled, of a scale with codes."""
+    one_type: ClassVar[str] = "give its values one type in the input"
+    """What to do where published scalars have several types; {} is the place of the attribute in the policy."""
     faults: ClassVar[tuple[ScaleFault, ...]] = ()
     """What `explain` can return, besides `OUTSIDE_BOUNDS`."""
 
@@ -252,7 +221,7 @@ class AttributeScale(ABC):
     def code_distances(self, apart: float, missing: float) -> Float64Vector:  # noqa: ARG002 - ``apart`` is for codes
         """Return the squared distance of two records in each column of `codes` in which they differ.
 
-        ``apart`` is that of two categories, ``missing`` that of two records of which one lacks a number.
+        ``apart`` is that of two categories, ``missing`` that of a number and none.
         """
         return np.full(1 if self.attribute.missing == "group" else 0, missing)
 
@@ -266,10 +235,7 @@ class AttributeScale(ABC):
         return low + shares * (high - low)
 
     def grid_step(self, *, is_exact: bool) -> Decimal | None:  # noqa: ARG002
-        """Return the step of published means (0: exact ones); None if no grid can publish them with other attributes'.
-
-        With ``is_exact`` the default is the exact mean, as in tables.
-        """
+        """Return the step of published means (0: exact, as in tables); None if no grid can publish them."""
         return None
 
     @property
@@ -290,11 +256,6 @@ class AttributeScale(ABC):
     @abstractmethod
     def published_types(self) -> set[type] | None:
         """Types of the scalars that a table publishes; None if they are those of the input."""
-
-    @property
-    def one_type(self) -> str:
-        """What to do where published scalars have several types; {} is the place of the attribute in the policy."""
-        return "give its values one type in the input"
 
     def distances(self, values: Float64Vector, published: Float64Vector) -> Float64Vector | None:  # noqa: ARG002
         """Return the distances (n,) from published values; None if they are differences over the range."""
@@ -349,10 +310,7 @@ def integral_to_int(number: float) -> int | float:
 
 
 def text_of(value: object) -> str | None:
-    """Return the content of a text, and the JSON text of a boolean or integer; None for any other value.
-
-    A float without a fraction is an integer: many programs write 1 as 1.0.
-    """
+    """Return a text, or the JSON text of a boolean or integer (also 1.0, as programs write 1); None for any other."""
     if type(value) is str:
         return value
     if isinstance(value, float):

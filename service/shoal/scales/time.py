@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Vector, Int64Vector
-from shoal.errors import GuaranteeError
 from shoal.policy import FIRST_MS, LAST_MS, MS_PER_UNIT, EpochUnit, Scale, TimeStep
 from shoal.scales.numeric import INTEGER, replace_decimal_commas
 from shoal.scales.scale import (
@@ -26,8 +25,6 @@ from shoal.scales.scale import (
     ScaleFault,
     ScaleReader,
 )
-
-__all__ = ["TimePublisher", "TimeScale", "parse_epoch_times", "parse_iso_times"]
 
 _UNIT = "correct the values or the unit; leave unit out for times in ISO 8601"
 _NOT_TIMES: dict[EpochUnit | None, ScaleFault] = {
@@ -46,27 +43,20 @@ _DAY_MS = int(MS_PER_UNIT["days"])
 class TimeScale(AttributeScale, scale=Scale.TIME):
     """Times are coordinates; a cluster publishes the mean, rounded to a step."""
 
-    has_moments = True
     has_trend = True
     faults = tuple(_NOT_TIMES.values())
 
     @property
-    def _step(self) -> TimeStep:
-        if self.attribute.time_step is None:
-            raise GuaranteeError("a time has no step")  # a policy gives every time one
-        return self.attribute.time_step
-
-    @property
     def smallest_step(self) -> float:
         """The step in ms."""
-        return float(self._step.milliseconds)
+        return float(self.attribute.time_step.milliseconds)
 
     @property
     def pattern(self) -> str:
         """A whole number of the unit, or a date or time in the form of ISO 8601."""
         if self.attribute.unit is not None:
             return INTEGER
-        return _DATE if self._step.is_date else _DATE_TIME
+        return _DATE if self.attribute.time_step.is_date else _DATE_TIME
 
     @property
     def off_scale(self) -> ScaleFault:
@@ -103,7 +93,7 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
 
     def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
         """Return what computes rounded means."""
-        return TimePublisher(self._step, self.attribute.unit)
+        return TimePublisher(self.attribute.time_step, self.attribute.unit)
 
 
 class TimePublisher(Publisher):
@@ -190,15 +180,11 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HAL
 
 
 def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
-    """Parse times in the form of ISO 8601.
+    """Parse ISO 8601 texts to whole ms (half to even); infinity for what is no time of the years 1 to 9999 in UTC.
 
-    The forms are ``YYYY-MM-DD`` and ``YYYY-MM-DDTHH:MM[:SS[.f]]`` with 1 to 9 digits of a fraction, with ``T`` or a
-    blank, and with a zone ``Z``, ``+HH:MM``, ``+HHMM`` or the same with ``-``. A time without a zone is in UTC. A date
-    is its midnight in its zone.
-
-    The result is in ms, rounded to whole ms (half to even); infinity for a text of another form, a date that does not
-    exist, and a time that is not in the years 1 to 9999, as written or in UTC. Cost: about 0.2 µs per text if n is 500
-    and all have one form; 50 µs for each further form.
+    The forms are ``YYYY-MM-DD`` and ``YYYY-MM-DDTHH:MM[:SS[.f]]`` with 1 to 9 digits of a fraction, ``T`` or a
+    blank, and a zone ``Z``, ``+HH:MM`` or ``+HHMM``; without one in UTC. A date is its midnight in its zone. Cost:
+    about 0.2 µs per text if n is 500 and all have one form; 50 µs for each further form.
     """
     times = np.full(len(texts), INVALID, dtype=np.float64)
     for form, indexes in _group_by_form(texts).items():
@@ -212,11 +198,9 @@ def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
 
 
 def parse_epoch_times(texts: Sequence[str], unit: EpochUnit) -> Float64Vector:
-    """Parse decimal numbers of s, ms, us or days.
+    """Parse decimal numbers of a unit to whole ms (half to even); infinity for any other text or year.
 
-    The result is in ms, rounded to whole ms (half to even, exactly); infinity for a text that is not an ASCII decimal
-    number, and for a time that is not in the years 1 to 9999. Cost: about 0.1 µs per whole number, 2 µs per text
-    otherwise.
+    Cost: about 0.1 µs per whole number, 2 µs per text otherwise.
     """
     has_plain_bytes = not "".join(texts).encode().translate(None, b"0123456789-")
     if has_plain_bytes and max(map(len, texts), default=0) <= _MAX_INT64_DIGITS:

@@ -33,12 +33,16 @@ def advice(folder: Path, attribute: str, more: str = "") -> list[str]:
     [
         ("seen: {role: quasi_identifier, scale: time}", "", ""),
         ("job: {role: quasi_identifier, scale: nominal, taxonomy: {A: [a, b], B: [c]}}", "", ""),
-        ("job: {role: quasi_identifier, scale: nominal}", "", "attributes.job: a cluster publishes a category that"),
-        ("job: {role: quasi_identifier, scale: ordinal, order: [a, b]}", "", "attributes.job: a cluster publishes a"),
+        (
+            "job: {role: quasi_identifier, scale: nominal}",
+            "",
+            "attributes.job: a cluster publishes a category that one of its people has (the most frequent one)",
+        ),
+        ("job: {role: quasi_identifier, scale: ordinal, order: [a, b]}", "", "has (the median), not a mean of all"),
         (
             "job: {role: quasi_identifier, scale: nominal, taxonomy: {A: [a, b], B: [c]}, publish: median}",
             "",
-            "attributes.job: a cluster publishes a",
+            "attributes.job: a cluster publishes a category that one of its people has (the median)",
         ),
         (
             f"job: {{role: quasi_identifier, scale: nominal, taxonomy: [{LEAVES}]}}",

@@ -165,7 +165,7 @@ def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> 
             "attributes.ill.reference",
             "protect: true",
         ),
-        ({"ill": "scale: time", "privacy": "l: 2"}, "attributes.ill.scale", "no scale time"),
+        ({"ill": "scale: time", "privacy": "l: 2"}, "attributes.ill.scale", "no scale time; give its times"),
         ({"ill": "scale: ordinal", "privacy": "l: 2"}, "attributes.ill.order", "missing"),
         ({"ill": "order: [a, b]", "privacy": "l: 2"}, "attributes.ill.order", "only for scale ordinal"),
         ({"ill": "taxonomy: {x: [a]}", "privacy": "l: 2"}, "attributes.ill.taxonomy", "only for scale nominal"),

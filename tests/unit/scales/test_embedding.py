@@ -76,12 +76,6 @@ def test_an_empty_list_of_clusters() -> None:
     assert values.shape == exact_means(np.zeros((0, 2)), np.zeros(1, np.int64)).shape == (0, 2)
 
 
-@pytest.mark.parametrize("resolution", ["-1", "1e-301", "1e301", "Infinity"])
-def test_a_resolution_outside_the_range_of_floats_is_rejected(resolution: str) -> None:
-    with pytest.raises(ParameterError, match="resolution"):
-        PublicationGrid([Decimal(resolution)])
-
-
 def test_the_cache_of_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numeric, "CACHED_TEXTS", 3)
     grid = PublicationGrid([Decimal("0.5")])

@@ -15,7 +15,7 @@ from shoal.audit import scales as judge
 from shoal.audit import verify
 from shoal.errors import InputError
 from shoal.files import Files, run_batch, run_pipe
-from shoal.policy import Attribute, Policy, Scale
+from shoal.policy import Attribute, Policy, Scale, advise
 from shoal.policy import attribute as rules
 from shoal.scales import SCALES
 from shoal.scales.scale import AttributeScale, Publisher, ScaleColumn, ScaleFault, ScaleReader
@@ -117,6 +117,10 @@ def graded_policy() -> Policy:
     policy = policy_of(attributes, privacy={"k": 3}, stream={"delta": 6})
     changed = [replace(one, scale=GRADE) if one.name == "mark" else one for one in policy.attributes]
     return replace(policy, attributes=tuple(changed))
+
+
+def test_advice_on_other_scales_is_not_given() -> None:
+    assert not any("attributes.mark" in text for text in advise(graded_policy()))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
