@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
-from shoal.kafka import client as connection
 from shoal.kafka import transactions
 from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
@@ -23,7 +21,6 @@ from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
-from shoal.policy.schema import TopicPairSection
 from shoal.streams import DecidedCluster
 from support.making import policy_of, quasi
 
@@ -342,24 +339,6 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
     assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
 
 
-@pytest.mark.parametrize(("inputs", "name"), [(("in", "in2"), b'"topic":"in",'), (("in",), b"")])
-async def test_evidence_and_cluster_messages_name_their_input_if_there_are_several(
-    monkeypatch: pytest.MonkeyPatch, inputs: tuple[str, ...], name: bytes
-) -> None:
-    producer = Producer()
-    pairs = [TopicPairSection(input=topic, output=topic.replace("in", "out")) for topic in inputs]
-    await made(monkeypatch, producer, topics=pairs).publish_and_commit(
-        TransactionBatch(clusters()[:1], [UnpublishedRecord(1, "invalid")]), 10, "meta", 1_234_567
-    )
-    sent = {call[1]: call[3] for call in producer.calls if call[0] == "send"}
-    assert sent == {
-        "out": [b'{"x":9}', b'{"x":9}'],
-        "sums": [b"{" + name + b'"centroid":{"x":9},"size":2,"subjects":2}'],
-        "proof": [b"{" + name + b'"partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}'],
-        "bad": [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'],
-    }
-
-
 async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     await made(monkeypatch, producer).publish_and_commit(
@@ -371,16 +350,6 @@ async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.
         ("offsets", {TopicPartition("in", 5): OffsetAndMetadata(2, "meta")}, "g"),
         ("commit",),
     ]
-
-
-async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = Producer()
-    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3, "ab12")
-    await made(monkeypatch, producer, evidence=None, clusters=None).publish_and_commit(
-        TransactionBatch([large]), 3, "meta", 1
-    )
-    assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
-    assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("step", ["begin", "send", "offsets", "commit"])
@@ -441,29 +410,6 @@ async def test_an_operation_that_the_client_refuses_without_a_failed_transaction
         await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
 
 
-async def test_an_error_of_a_batch_for_which_nothing_waits_is_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second batch of a topic fails at once, and its error ends the transaction; the first one fails later."""
-    logged: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
-    submitted: list[asyncio.Future[Any]] = []
-
-    async def fail_at_second(*_: object, **__: object) -> asyncio.Future[Any]:
-        if submitted:
-            raise kafka_errors.ProducerFenced
-        submitted.append(asyncio.get_running_loop().create_future())
-        return submitted[0]
-
-    producer = Producer()
-    producer.send_batch = fail_at_second  # type: ignore[method-assign]
-    large = DecidedCluster(0, [3, 7], [b"r" * 100, b"s" * 100], ("9",), 2, "ab12")
-    with pytest.raises(FencedError):
-        await made(monkeypatch, producer).publish_and_commit(TransactionBatch([large]), 10, "meta", 1)
-    submitted.pop().set_exception(kafka_errors.ProducerFenced())
-    await asyncio.sleep(0)
-    gc.collect()
-    assert logged == []
-
-
 async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
 
@@ -501,29 +447,6 @@ async def test_a_timeout_of_the_client_is_not_taken_for_the_limit_of_a_start(mon
     producer.start = fail  # type: ignore[attr-defined]
     with pytest.raises(BrokerUnavailableError, match=r"\(TimeoutError\)$"):
         await made(monkeypatch, producer).open()
-
-
-async def test_a_client_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stuck(Producer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.closed = False
-            self._conns = {1: self}
-            self._coordinator = self
-            self._heartbeat_task = asyncio.create_task(asyncio.Event().wait())
-
-        async def stop(self) -> None:
-            await asyncio.Event().wait()
-
-        def close(self) -> None:
-            self.closed = True
-
-    stuck = Stuck()
-    monkeypatch.setattr(connection, "_network", lambda client: client)
-    await connection.stop(cast("Any", stuck), 0.01)
-    assert stuck.closed
-    await asyncio.wait({stuck._heartbeat_task})
-    assert stuck._heartbeat_task.cancelled()
 
 
 def wrapped(cause: Exception) -> Exception:

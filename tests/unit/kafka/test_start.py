@@ -12,14 +12,12 @@ from unittest.mock import AsyncMock
 import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from hypothesis import given
-from hypothesis import strategies as st
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import start
 from shoal.kafka import start as committed_offsets
 from shoal.kafka import start as published_records
 from shoal.kafka import start as startup
-from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows, decode, encode
+from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.progress_copy import Order, order_of
 from shoal.kafka.start import (
@@ -308,15 +306,6 @@ async def test_a_skip_of_unknown_outcome_is_counted_once_when_its_commit_is_foun
     assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
 
 
-async def test_a_skip_of_unknown_outcome_is_not_counted_if_another_commit_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    producer, counts, commit = await lost_skip(monkeypatch)
-    later = replace(commit, at_ms=commit.at_ms + 1)
-    assert (await skipped(monkeypatch, producer, 40, counts, later)).skipped_count is None
-    assert (await skipped(monkeypatch, producer, 40, counts, commit)).skipped_count is None
-
-
 async def test_a_skip_that_was_not_committed_is_made_again_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, counts, _ = await lost_skip(monkeypatch)
     assert (await skipped(monkeypatch, producer, 40, counts)).skipped_count == 80
@@ -372,15 +361,6 @@ STATE = OffsetState(committed_offset=40, next_offset=45, incomplete=(40, 43), fu
 
 def commit_of(rows: OutputRows | None) -> CommittedState:
     return CommittedState(STATE, "ab" * 32, 1_700_000_000_000, 3, rows)
-
-
-@given(st.integers(0, 2**62), st.integers(0, 2**40), st.text(max_size=20))
-def test_the_rows_are_read_from_the_metadata_as_they_were_written(first: int, count: int, output: str) -> None:
-    rows = OutputRows.of(output, first, count)
-    found = decode(encode(commit_of(rows), "in", 0), "in", 0, 40)
-    assert found.output_rows == rows
-    assert found.state.future_timestamped == (41, 42)
-    assert found.state == commit_of(None).state
 
 
 def test_commits_that_differ_only_in_their_rows_are_the_same() -> None:
