@@ -13,7 +13,6 @@ from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
 from shoal.kafka import transactions
-from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import NotYetError, broker_error
 from shoal.kafka.metadata import MetadataCipher, OutputRows
@@ -103,7 +102,7 @@ def policy() -> Policy:
 def made(
     monkeypatch: pytest.MonkeyPatch, producer: Producer, partition: int = 5, **changes: Any
 ) -> TransactionalProducer:
-    monkeypatch.setattr(publisher, "producer", lambda *_: producer)
+    monkeypatch.setattr(transactions, "producer", lambda *_: producer)
     return TransactionalProducer(policy(), SETTINGS.model_copy(update=changes), partition, LAYOUT)
 
 
@@ -130,7 +129,7 @@ class Log:
 
 async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: Log) -> TransactionalProducer:
     """A publisher that has committed, 4 records and their mark, before something else took the next offset."""
-    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    monkeypatch.setattr(transactions, "first_record", log.first_record)
     ours = made(monkeypatch, producer)
     for number in range(3):
         await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
@@ -158,8 +157,8 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, end: int, lost: int | None
 ) -> None:
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
-    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    monkeypatch.setattr(transactions, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
+    monkeypatch.setattr(transactions, "producer", lambda *_: Producer())
     ends: dict[TopicPartition, int] = {}
     metrics = Metrics()
 
@@ -180,7 +179,7 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
 
 
 async def test_the_rows_of_the_next_transaction_follow_those_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    monkeypatch.setattr(transactions, "producer", lambda *_: Producer())
     ours = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT)
     batch = TransactionBatch(clusters())
     assert ours.output_rows_of(batch) is None
@@ -202,8 +201,8 @@ def test_an_output_that_lost_records_while_no_process_ran_is_reported(
     monkeypatch: pytest.MonkeyPatch, own: int, lost: int
 ) -> None:
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
-    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    monkeypatch.setattr(transactions, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
+    monkeypatch.setattr(transactions, "producer", lambda *_: Producer())
     ours = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends={TopicPartition("out", 5): own})
     ours.know_output_end(12)
     for _ in range(2):
@@ -228,34 +227,23 @@ async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.Mo
     assert [call[0] for call in producer.calls].count("commit") == 4
 
 
-async def test_the_first_check_is_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_check_is_awaited_once_and_may_take_longer_than_a_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If it ended the loop, the next start would find the commit of the beginning, and would not check again."""
     producer, asked = Producer(), []
 
     async def check() -> None:
-        asked.append(len(producer.calls))
-
-    ours = made(monkeypatch, producer)
-    ours.check_before_first(check)
-    await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
-    assert asked == []
-    before = len(producer.calls)
-    for _ in range(2):
-        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
-    assert asked == [before]
-
-
-async def test_a_first_check_may_take_longer_than_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it ended the loop, the next start would find the commit of the beginning, and would not check again."""
-    producer, is_checked = Producer(), asyncio.Event()
-
-    async def check() -> None:
-        asyncio.get_running_loop().call_later(0.2, is_checked.set)
-        await is_checked.wait()
+        await asyncio.sleep(0.2)
+        asked.append([call[0] for call in producer.calls].count("commit"))
 
     ours = made(monkeypatch, producer, transaction_timeout_ms=100)
     ours.check_before_first(check)
-    await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
-    assert is_checked.is_set()
+    await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
+    assert asked == []
+    for _ in range(2):
+        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+    assert asked == [1]
     assert producer.calls[-1] == ("commit",)
 
 
@@ -263,7 +251,7 @@ async def test_a_foreign_record_between_two_batches_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer, log = Producer(), Log(1)
-    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    monkeypatch.setattr(transactions, "first_record", log.first_record)
     send = producer.send_batch
 
     async def and_somebody_else(batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
@@ -283,7 +271,7 @@ async def test_a_foreign_record_between_two_batches_is_detected(
 
 async def test_an_output_that_ends_earlier_than_expected_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, log = Producer(), Log(0)
-    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    monkeypatch.setattr(transactions, "first_record", log.first_record)
     ours = made(monkeypatch, producer)
     await ours.publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
     producer.ends["out"] -= 1  # as if the control record of the transaction was not written

@@ -13,7 +13,6 @@ import pytest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import progress, progress_copy, start
-from shoal.kafka import start as newest
 from shoal.kafka.client import NotYetError
 from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState, ProgressError
@@ -415,8 +414,8 @@ async def checks_of(monkeypatch: pytest.MonkeyPatch, message: CopiedCommit, grou
     async def fetch(_: ProgressCopy) -> CopiedCommit:
         return message
 
-    monkeypatch.setattr(newest, "check_no_record_after", after)
-    monkeypatch.setattr(newest, "check_no_other_writer", other)
+    monkeypatch.setattr(start, "check_no_record_after", after)
+    monkeypatch.setattr(start, "check_no_other_writer", other)
     monkeypatch.setattr(ProgressCopy, "fetch", fetch)
     known = None if group is None else of_group(group)
     chosen = await newest_commit(known, place(), SETTINGS, 3, cipher("plain"), lambda end: asked.extend(["end", end]))
@@ -438,7 +437,7 @@ async def test_a_refused_copy_names_its_offset(monkeypatch: pytest.MonkeyPatch) 
     async def fetch(of: ProgressCopy) -> CopiedCommit:
         return copied(of, commit(9, 12), 40)
 
-    monkeypatch.setattr(newest, "check_no_record_after", refuse)
+    monkeypatch.setattr(start, "check_no_record_after", refuse)
     monkeypatch.setattr(ProgressCopy, "fetch", fetch)
     with pytest.raises(ProgressError, match="records followed") as caught:
         await newest_commit(None, place(), SETTINGS, 3, cipher("plain"))

@@ -265,15 +265,11 @@ FIRST, SECOND = TopicPartition("in", 0), TopicPartition("in", 1)
 LOOP_SETTINGS = KafkaSection(input="in", output="out", group="g")
 
 
-class LoopConsumer:
-    """A client whose leaders answer."""
-
+class LoopConsumer(Consumer):
     def __init__(self) -> None:
+        super().__init__()
         self.paused: set[TopicPartition] = set()
         self.positions: dict[TopicPartition, int] = {}
-
-    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 5)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         self.positions[tp] = offset
