@@ -13,7 +13,6 @@ import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
-from shoal.kafka import task as partition_reader
 from shoal.kafka import transactions as outgoing
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
@@ -21,6 +20,7 @@ from shoal.kafka.task import PartitionTask
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
+from structlog.testing import capture_logs
 from support import making
 from support.making import SUBJECT, quasi, unchanged_field
 from support.partition_tasks import RecordingSink as Sink
@@ -232,35 +232,24 @@ async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_b
     assert task._collector.last_packed.at_ms == START_MS + ahead_ms
 
 
-async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    logged: list[tuple[str, dict[str, Any]]] = []
-
-    class Log:
-        def warning(self, words: str, **fields: Any) -> None:
-            logged.append((words, fields))
-
-    monkeypatch.setattr(partition_reader, "log", Log())
+async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number() -> None:
     policy, metrics, clock = policy_of(), Metrics(), Clock()
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
     task = partition_task("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=clock)
-    await task.process([record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")])
+    with capture_logs() as lines:
+        first = [record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")]
+        await task.process(first)
+        assert metrics.refusals.texts(4) == [
+            "2 of 4 invalid: dated more than an hour ahead",
+            "1 of 4 undecodable: not JSON",
+        ]
+        # At most every ten seconds, and also after the clock was set back.
+        for offset, passed_s in ((4, 5.0), (5, 4.9), (6, 0.2), (7, 9.9), (8, -60.0)):
+            clock.s += passed_s
+            await task.process([record(offset, START_MS + 9_000_000)])
     words = "records rejected: dated more than an hour ahead of the clock of this machine"
-    assert logged == [(words, {"partition": "t-0", "count": 2})]
-    assert metrics.refusals.texts(4) == [
-        "2 of 4 invalid: dated more than an hour ahead",
-        "1 of 4 undecodable: not JSON",
-    ]
-    logged.clear()
-    for offset, passed_s in ((4, 5.0), (5, 4.9), (6, 0.2), (7, 9.9)):
-        clock.s += passed_s
-        await task.process([record(offset, START_MS + 9_000_000)])
-    assert logged == [(words, {"partition": "t-0", "count": 3})]
-    # Also after the clock was set back.
-    clock.s -= 60.0
-    await task.process([record(8, START_MS + 9_000_000)])
-    assert logged[1:] == [(words, {"partition": "t-0", "count": 2})]
+    found = [(line["log_level"], line["event"], line["partition"], line["count"]) for line in lines]
+    assert found == [("warning", words, "t-0", count) for count in (2, 3, 2)]
 
 
 @pytest.mark.parametrize(
@@ -342,37 +331,22 @@ async def test_a_task_that_cannot_commit_yet_is_not_full(monkeypatch: pytest.Mon
 
 
 async def test_a_transaction_that_takes_long_is_followed_by_smaller_ones() -> None:
-    clock, sink = Clock(), Sink(gate=asyncio.Event())
-    assert sink.gate is not None
-    task = task_of(policy_of(), sink, clock=clock)
-
-    async def send(first: int, count: int, length: int, seconds: float) -> None:
-        await task.process([record(offset, note="n" * length) for offset in range(first, first + count)])
-        clock.s += 1
-        await task.punctuate()
-        await asyncio.sleep(0)
-        assert not task.is_full
-        clock.s += seconds
-        assert sink.gate is not None
-        sink.gate.set()
-        await task._collector.wait_until_committed()
-        sink.gate.clear()
-
-    async def read_during_one(first: int) -> int:
-        """Return how many records of 10,000 bytes are read during a transaction."""
-        await task.process([Message(first, b"{")])
-        clock.s += 1
-        await task.punctuate()
-        for offset in range(first + 1, first + 1000):
-            await task.process([record(offset, note="n" * 10_000)])
-            if task.is_full:
-                return offset - first
-        raise AssertionError("never full")
-
+    clock, gate = Clock(), asyncio.Event()
+    task = task_of(policy_of(), Sink(gate=gate), clock=clock)
     # 50 records of 10,000 bytes, of which the last few are still held, take 20 s: a quarter of them is the limit.
-    await send(0, 50, 10_000, 20.0)
-    count = await read_during_one(50)
-    assert 8 <= count <= 18
+    await task.process([record(offset, note="n" * 10_000) for offset in range(50)])
+    clock.s += 1
+    await task.punctuate()
+    await asyncio.sleep(0)
+    assert not task.is_full
+    clock.s += 20.0
+    gate.set()
+    await task._collector.wait_until_committed()
+    gate.clear()
+    await task.process([Message(50, b"{")])
+    clock.s += 1
+    await task.punctuate()
+    assert 8 <= await read_until_full(task, 51) - 51 <= 18
 
 
 @pytest.mark.parametrize("held", [(), (5,)])
