@@ -248,16 +248,10 @@ def test_chart_and_manifests_start_the_same_worker() -> None:
 
 MISTAKES = {
     "StatefulSet": ("readOnlyRootFilesystem:", "readOnlyRootFileSystem:"),  # deep in the pod
-    "PodDisruptionBudget": ("maxUnavailable:", "maxUnavailble:"),
-    "NetworkPolicy": ("policyTypes:", "policyType:"),
-    "Service": ("clusterIP:", "clusterIp:"),
-    "ServiceAccount": ("automountServiceAccountToken: false", "automountServiceAccountToken: 'no'"),
-    "ConfigMap": ("data:", "content:"),
     "PodMonitor": ("podMetricsEndpoints:", "endpoints:"),
     "PrometheusRule": ("  - name: shoal", "  - nam: shoal"),
     "ScaledObject": ("minReplicaCount:", "minReplicas:"),
     "KafkaTopic": ("  partitions:", "  partition:"),
-    "KafkaUser": ("- Write", "- Writes"),
 }
 
 

@@ -9,8 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support.faketime import library
-from support.tools import output_of, run_tool, tool
+from support.tools import run_tool, tool
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL = ROOT / "deploy" / "tools" / "install.py"
@@ -35,13 +34,6 @@ def test_every_tool_of_go_is_the_one_of_the_list() -> None:
         assert name in NAMELESS or wanted["version"].removeprefix("v").rpartition(".")[0] in done.stdout, name
         told = subprocess.run(["go", "version", "-m", tool(name)], capture_output=True, text=True, check=True).stdout
         assert f"\tmod\t{wanted['module']}\t{wanted['version']}\t{wanted['sum']}\n" in told
-
-
-def test_the_tools_of_debian_run() -> None:
-    assert "promtool, version 2." in output_of("promtool", "--version")
-    assert "prometheus, version 2." in output_of("prometheus", "--version")
-    assert "Version 1." in output_of("kcat", "-V")
-    assert library().name == "libfaketime.so.1"
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,6 @@ async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
         (Deployment, {"release": "ordered"}),
         (AppDeployment, {}),
         *at_night(
-            (Deployment, {"has_wards": True}),
-            (Deployment, {"has_wards": True, "release": "ordered"}),
-            (Deployment, {"has_copy": True}),
-            (Deployment, {"has_copy": True, "release": "ordered"}),
             (AppDeployment, {"has_copy": True}),
         ),
     ],

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from support.kafka_broker import wait_until
 from support.running import Process, Stage
-from support.topic_changes import delete_topic, recreate_topic
+from support.topic_changes import recreate_topic
 
 pytestmark = pytest.mark.nightly
 
@@ -58,16 +58,6 @@ async def published_again(stage: Stage, process: Process) -> bool:
     """Whether there are rows in the output, while the worker runs."""
     assert process.code is None, process.said[-3000:]
     return bool(await stage.serials())
-
-
-async def test_a_deleted_output_ends_the_worker_within_30_s(stage: Stage) -> None:
-    async with process_after_sixty_records(stage) as process:
-        began_s = time.monotonic()
-        await delete_topic(stage, "output")
-        await stage.put(60)
-        assert await process.ended(60) == 2
-        assert time.monotonic() - began_s < 30
-        assert f"topic {stage.topics['output']} does not exist" in process.said
 
 
 @pytest.mark.parametrize("length", [0, 200])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -10,11 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.helpers import create_ssl_context
-from support.certificates import Authority
 from support.kafka_broker import LOCAL
-from support.secured_broker import PASSWORDS, broker_settings
 
 FOREIGN = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS", "SHOAL_TEST_BROKER"}
 
@@ -43,35 +38,6 @@ def test_a_second_up_names_the_same_broker_and_down_leaves_nothing(home: Path) -
     assert local(home, "down").returncode == 0
     assert local(home, "status").returncode == 1
     assert not (home / "data").exists()
-
-
-@pytest.mark.nightly
-async def test_three_brokers_have_listeners_with_tls_and_scram(home: Path, tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "certificates")
-    settings = tmp_path / "settings.properties"
-    settings.write_text("\n".join(broker_settings(authority)))
-    user = f"SCRAM-SHA-512=[name=scram512,password={PASSWORDS['scram512']}]"
-    words = ("--protocol", "SASL_SSL", "--settings", str(settings), "--user", user)
-    started = await asyncio.to_thread(local, home, "--brokers", "3", "up", *words)
-    assert started.returncode == 0, started.stderr
-    plain, secured = started.stdout.splitlines()
-    assert plain.startswith("bootstrap=127.0.0.1:")
-    assert secured.startswith("SASL_SSL=127.0.0.1:")
-    assert secured.count(",") == 2
-    client = AIOKafkaAdminClient(
-        bootstrap_servers=secured.removeprefix("SASL_SSL="),
-        security_protocol="SASL_SSL",
-        sasl_mechanism="SCRAM-SHA-512",
-        sasl_plain_username="scram512",
-        sasl_plain_password=PASSWORDS["scram512"],
-        ssl_context=create_ssl_context(cafile=str(authority.file)),
-    )
-    try:
-        await client.start()
-        brokers = (await client.describe_cluster())["brokers"]
-        assert {f"{one['host']}:{one['port']}" for one in brokers} == set(secured.removeprefix("SASL_SSL=").split(","))
-    finally:
-        await client.close()
 
 
 def test_the_last_command_stops_the_broker_and_returns_the_exit_code(home: Path) -> None:

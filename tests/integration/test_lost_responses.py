@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
@@ -16,7 +15,7 @@ from shoal.kafka.checks import TopicLayout
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
-from support.running import EARLIEST, Stage
+from support.running import Stage
 
 REQUESTS = {"AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnOffsetCommit": 28}
 
@@ -159,33 +158,3 @@ async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
     found = await stage.committed()
     assert found is not None
     assert found.offset == 8
-
-
-async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_record_once(
-    stage: Stage, proxy: Proxy
-) -> None:
-    chance = random.Random(14)
-    lost = 0
-
-    def should_hold(key: int) -> bool:
-        nonlocal lost
-        is_lost = key in REQUESTS.values() and chance.random() < 0.1
-        lost += is_lost
-        return is_lost
-
-    async def late() -> None:
-        while True:
-            await asyncio.sleep(0.05)
-            proxy.forward_held()
-
-    record_ids = []
-    async with stage.run(EARLIEST) as run:
-        forwarding = asyncio.create_task(late())
-        proxy.should_hold = should_hold
-        while lost < 4:
-            record_ids += await stage.put(100)
-            await run.until_read(len(record_ids))
-        proxy.should_hold = lambda _: False
-        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
-        forwarding.cancel()
-    await stage.drained(record_ids)

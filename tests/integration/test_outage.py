@@ -49,14 +49,6 @@ async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_pat
         assert "kafka.patience_s" in line["reason"]
 
 
-async def test_a_start_against_a_dead_address_can_be_stopped(dead_address: str, tmp_path: Path) -> None:
-    async with Stage.at(dead_address, tmp_path).process() as process:
-        await wait_until(lambda: process.lines("consumer loop ended"), what="a first try")
-        assert (await process.get("/livez"))[0] == 200
-        assert (await process.get("/readyz")) == (503, "not ready: broker not reached, not a member of the group yet\n")
-        assert await process.terminated() == 0
-
-
 async def test_an_address_that_never_answers_is_no_broker(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"127.0.0.1:{deaf.getsockname()[1]}"

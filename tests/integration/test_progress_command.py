@@ -121,15 +121,6 @@ async def test_aborted_records_after_the_export_do_not_count_as_published(stage:
     await stage.drained(record_ids)
 
 
-async def test_with_log_append_time_the_exported_records_are_not_later_ones(stage: Stage) -> None:
-    await stage.renew("output", 2, {"message.timestamp.type": "LogAppendTime"})
-    record_ids = await worked(stage)
-    text = await stage.export()
-    stage.document["kafka"]["group"] += "-again"
-    assert await stage.bring_back(text) == {stage.topics["input"]: [0, 1]}
-    await stage.drained(record_ids)
-
-
 async def until_quiet(stage: Stage) -> None:
     """Wait until two exports are the same: no worker commits any more."""
 
@@ -200,9 +191,3 @@ async def test_an_export_of_another_topic_or_with_changed_numbers_is_refused(sta
     beyond = json.loads(text)
     beyond["partitions"][0]["partition"] = 7
     assert "the offset metadata is broken" in await refused(stage, json.dumps(beyond))
-
-
-async def test_a_missing_file_is_reported(stage: Stage) -> None:
-    async with stage.command("progress", "--import", str(stage.folder / "nothing.json")) as process:
-        assert await process.ended() == 2
-        assert "nothing.json" in process.said

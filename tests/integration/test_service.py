@@ -18,7 +18,7 @@ from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.metadata import encode
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
-from support.kafka_broker import create_topic, holds_for, wait_until
+from support.kafka_broker import holds_for, wait_until
 from support.running import Process, Stage
 from support.topic_changes import add_partitions, put_in_new_partition
 
@@ -71,27 +71,6 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
         await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
         assert await two.terminated() == 0
     await stage.drained(record_ids)
-
-
-async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await stage.put(100, *range(2))
-    # Even with its own output it cannot release what the other has released: the progress belongs to the group.
-    other = Stage(bootstrap, tmp_path / "other", stage.topics | {"output": await create_topic(bootstrap, 2)}, {})
-    other.folder.mkdir()
-    other.document = stage.document | {"kafka": stage.document["kafka"] | {"output": other.topics["output"]}}
-    async with stage.run() as one, other.run() as two:
-        for _ in range(4):
-            record_ids += await stage.put(50, *range(2))
-            await asyncio.sleep(0.1)
-        await one.until(lambda: sum(run.total("shoal_records_total", outcome="released") for run in (one, two)) > 300)
-    await stage.drained()
-    released = [
-        json.loads(message.value or b"")["serial"]
-        for stage_ in (stage, other)
-        for message in await stage_.read("output")
-    ]
-    assert sorted(released) == list(range(len(record_ids)))
 
 
 async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_time(
@@ -215,30 +194,6 @@ async def test_progress_without_the_partition_count_is_taken_up(stage: Stage) ->
     await stage.started(LATEST, read=30)
     await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
-
-
-# ---------------------------------------------------------------- waiting by the clock
-
-
-async def test_at_the_end_of_the_log_max_delay_s_flushes_all_held_records(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(
-        bootstrap, tmp_path, privacy={"k": 5}, stream={"delta": 100, "max_delay_s": 1.5}, kafka={}
-    )
-    async with stage.run() as run:
-        await run.until_ready()
-        await stage.until_completed(await stage.put(25))
-        await run.until(lambda: run.held == 0)
-        # The time of an output message is rounded down to the commit interval (50 ms).
-        put_ms = min(message.timestamp_ms for message in await stage.read("input"))
-        released_ms = min(message.timestamp_ms for message in await stage.read())
-        # The upper limit is for a machine that stands still now and then.
-        assert 1_450 <= released_ms - put_ms < 20_000
-        evidence = await stage.objects("evidence")
-        assert all(len(cluster["offsets"]) >= 5 for cluster in evidence)
-        # Too few people for a cluster: they are suppressed, and counted apart from released records.
-        few = await stage.put(4)
-        await stage.until_completed(few)
-        assert len(await stage.read()) == 25
 
 
 # ---------------------------------------------------------------- drains

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 from support.tools import run_tool
 
@@ -111,29 +109,6 @@ def stopped_worker(
     up = f'up{{job="shoal",instance="{instance}"}}'
     down = f"1x{minute - 1} 0x{minutes_down}"
     return {series: f"{samples} stale" for series, samples in found.items()} | {up: down}
-
-
-def scraped_series(scrapes: Mapping[int, str], instance: str = "w1:9464") -> Series:
-    """Return the series of a worker from its real metrics.
-
-    ``scrapes`` holds the text of a scrape by minute. A scrape counts for each minute until the next, the last one for
-    an hour; before the first the worker did not run.
-    """
-    begins = sorted(scrapes)
-    lengths = [later - begin for begin, later in itertools.pairwise([*begins, begins[-1] + 60])]
-    samples: dict[str, list[str]] = {}
-    for number, begin in enumerate(begins):
-        for family in text_string_to_metric_families(scrapes[begin]):
-            for one in family.samples:
-                labels = {**one.labels, "job": "shoal", "instance": instance}
-                name = one.name + _labels(**labels)
-                values = samples.setdefault(
-                    name, [f"_x{length}" for length in (begins[0], *lengths[:number]) if length]
-                )
-                values.append(f"{one.value:f}x{lengths[number] - 1}")
-    return {name: " ".join(values) for name, values in samples.items()} | {
-        f'up{{job="shoal",instance="{instance}"}}': f"_x{begins[0]} 1x{sum(lengths)}"
-    }
 
 
 def _records(partition: str, outcome: str, reason: str) -> str:

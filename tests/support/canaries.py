@@ -46,7 +46,7 @@ def traces(canaries: Iterable[str | int], texts: Mapping[str, bytes]) -> list[st
 @contextmanager
 def every_logger_at_debug() -> Iterator[None]:
     """Make commands that run in this process set every logger to DEBUG."""
-    from shoal.cli import command_line
+    from shoal import observability
     from shoal.observability import set_up_logs
 
     def set_up_loudly(style: Literal["json", "text"], _: str) -> None:
@@ -54,7 +54,7 @@ def every_logger_at_debug() -> Iterator[None]:
         for name in (None, "aiokafka", "aiohttp", "asyncio", "kafka"):
             logging.getLogger(name).setLevel(logging.DEBUG)
 
-    with patch.object(command_line, "set_up_logs", set_up_loudly):
+    with patch.object(observability, "set_up_logs", set_up_loudly):
         yield
 
 

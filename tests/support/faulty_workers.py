@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -28,10 +27,6 @@ from support.running import SIDE
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
 """Part of every subject and every malformed value; it must not be published."""
-WARDS = ("eye", "eye", "ear", "eye", "ear", "nose", "nose")
-SHARES = {"eye": 0.5, "ear": 0.3, "nose": 0.2}
-"""The reference that clusters are compared with where values are protected."""
-PROTECTION = {"l": 2, "t": 0.35, "max_value_share": 0.6}
 
 
 @dataclass
@@ -157,8 +152,6 @@ class Deployment:
     is_ordered: bool = False
     is_fresh: bool = False
     """Whether each start of a worker is a new interpreter."""
-    has_wards: bool = False
-    """Whether records have a ward, which `PROTECTION` protects."""
     known: dict[str, list[Message]] = field(default_factory=dict)
     """Committed messages that were read so far, by topic."""
 
@@ -171,7 +164,6 @@ class Deployment:
         partitions: int,
         k: int = 5,
         delta: int = 100,
-        has_wards: bool = False,
         privacy: Mapping[str, Any] | None = None,
         kafka: Mapping[str, Any] | None = None,
         configs: Mapping[str, Mapping[str, str]] | None = None,
@@ -201,15 +193,10 @@ class Deployment:
             "steering": {"position": 0.001},
             "kafka": {"group": f"group-{topics['input']}", **topics, **(kafka or {})},
         }
-        if has_wards:
-            write_shares(folder)
-            ward = {"role": "confidential", "type": "string", "protect": True, "reference": "wards.csv"}
-            document["attributes"]["ward"] = ward
-            document["privacy"] |= PROTECTION
         policy = folder / "policy.yaml"
         policy.write_text(json.dumps(document))
         is_ordered = stream.get("release") == "ordered"
-        return cls(bootstrap, folder, topics, policy, k, is_ordered=is_ordered, has_wards=has_wards)
+        return cls(bootstrap, folder, topics, policy, k, is_ordered=is_ordered)
 
     def worker(self, name: str) -> Worker:
         name, log = f"{self.topics['input']}-{name}", self.folder / f"{name}.log"
@@ -225,8 +212,6 @@ class Deployment:
                 "income": number * 977 % 100_000,
                 "serial": number,
             }
-            if self.has_wards:
-                record["ward"] = WARDS[number * 37 % 101 % 7]
             if number % 50 == 7:
                 record["age"] = f"unknown {CANARY}"
             values.append(json.dumps(record).encode())
@@ -290,13 +275,6 @@ class Findings:
     aborted_unlike_committed: int
 
 
-def write_shares(folder: Path) -> None:
-    """Write `SHARES` as the file of a reference, into a folder that may be new."""
-    folder.mkdir(exist_ok=True)
-    lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]
-    (folder / "wards.csv").write_text("".join(["value,share\n", *lines]))
-
-
 async def judge(deployment: Deployment) -> Findings:
     """Compare input and output; only the topics are read."""
     read = await deployment.read_topics()
@@ -349,7 +327,7 @@ def is_small(
     people: dict[tuple[int, int], str],
     deployment: Deployment,
 ) -> bool:
-    """Whether a cluster has fewer than k people, too similar wards, or members with different values or in disorder."""
+    """Whether a cluster has fewer than k people, or members with different values or in disorder."""
     record_ids = [(cluster["partition"], offset) for offset in cluster["offsets"]]
     members = sorted((rows[record_id] for record_id in record_ids), key=lambda message: message.offset)
     looks = {tuple(json.loads(m.value or b"")[name] for name in ("age", "income")) for m in members}
@@ -361,22 +339,11 @@ def is_small(
         or len(looks) != 1
         or not together
         or not in_order
-        or (deployment.has_wards and not is_diverse([json.loads(m.value or b"")["ward"] for m in members]))
-    )
-
-
-def is_diverse(wards: Sequence[str]) -> bool:
-    shares = {ward: wards.count(ward) / len(wards) for ward in SHARES}
-    distance = sum(abs(shares[ward] - SHARES[ward]) for ward in SHARES) / 2
-    return (
-        len(set(wards)) >= PROTECTION["l"]
-        and distance <= PROTECTION["t"] + 1e-9
-        and max(shares.values()) <= PROTECTION["max_value_share"] + 1e-9
     )
 
 
 def export(folder: Path, read: Mapping[str, Sequence[Message]], *envelope: str) -> dict[str, Path]:
-    """Write the topics down as the judge of the product reads them, with these parts of the envelopes of the input."""
+    """Write the topics down as the judge reads them; ``envelope`` may be the timestamp of the input."""
     files = {role: folder / f"{role}.jsonl" for role in ("input", "output", "quarantine", "evidence")}
     for role, file in files.items():
         file.write_text("".join(f"{line_of(role, message, *envelope)}\n" for message in read[role]))
@@ -385,25 +352,12 @@ def export(folder: Path, read: Mapping[str, Sequence[Message]], *envelope: str) 
 
 def line_of(role: str, message: Message, *envelope: str) -> str:
     """Return a message of an export; what is not UTF-8 stays broken."""
-
-    def text(part: bytes | None) -> Any:
-        try:
-            return None if part is None else part.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(part or b"").decode()}
-
     value = None if message.value is None else message.value.decode(errors="surrogateescape")
     if role in {"quarantine", "evidence"}:
         return str(value)
     line: dict[str, Any] = {"partition": message.partition}
     if role == "input":
-        headers = [[name, text(part)] for name, part in message.headers]
-        parts = {
-            "offset": message.offset,
-            "timestamp": message.timestamp_ms,
-            "key": text(message.key),
-            "headers": headers,
-        }
+        parts = {"offset": message.offset, "timestamp": message.timestamp_ms}
         line |= {name: parts[name] for name in ("offset", *envelope)}
     return json.dumps(line | {"value": value})
 

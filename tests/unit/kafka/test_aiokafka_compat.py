@@ -176,9 +176,3 @@ def test_a_lost_response_of_a_transaction_ends_the_producer_and_other_requests_m
     if not ended:
         producer.client.error = None
         assert asyncio.run(producer.client.send(3, request_of(kind))) == "response"
-
-
-def test_requests_reach_the_client_unchanged() -> None:
-    producer = FakeProducer(None)
-    assert send(producer, EndTxnRequest) == "response"
-    assert producer.client.sent == [(3, "EndTxnRequest", {"group": "transactions"})]

@@ -16,7 +16,6 @@ from aiokafka import errors as kafka_errors
 from aiokafka.errors import KafkaTimeoutError
 from shoal.errors import BrokerError, BrokerUnavailableError
 from shoal.kafka import client, progress_copy, start
-from shoal.kafka import client as connection
 from shoal.kafka.aiokafka_compat import LOST_RESPONSE
 from shoal.kafka.client import (
     NotYetError,
@@ -42,16 +41,6 @@ async def cancelled_from_within() -> None:
     waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waited.cancel()
     await waited
-
-
-async def test_a_task_that_ended_or_was_told_to_stop_has_not_failed() -> None:
-    for length_s in (0, 60):
-        task = asyncio.create_task(asyncio.sleep(length_s))
-        await asyncio.sleep(0)
-        if length_s:
-            task.cancel()
-        await asyncio.wait({task})
-        assert task_exception(task) is None
 
 
 async def test_a_task_cancelled_by_the_client_has_failed_with_a_retriable_error() -> None:
@@ -93,10 +82,10 @@ async def test_an_unknown_name_of_a_broker_is_named(hosts: str, words: str, monk
     async def start(_: object) -> None:
         raise kafka_errors.KafkaConnectionError("secret")
 
-    monkeypatch.setattr(connection, "create_conn", connect)
+    monkeypatch.setattr(client, "create_conn", connect)
     monkeypatch.setattr("shoal.kafka.client.AIOKafkaAdminClient.start", start)
     with pytest.raises(BrokerError, match=words):
-        async with connection.admin(KafkaSection(bootstrap_servers=hosts, group="g")):
+        async with client.admin(KafkaSection(bootstrap_servers=hosts, group="g")):
             pass
 
 
@@ -125,8 +114,8 @@ async def test_a_client_that_cannot_stop_is_cut_off_and_does_not_cancel_the_call
             self.closed = True
 
     stopped = Client()
-    monkeypatch.setattr(connection, "_network", lambda client: client)
-    await asyncio.create_task(connection.stop(cast("Any", stopped), 0.05))
+    monkeypatch.setattr(client, "_network", lambda client: client)
+    await asyncio.create_task(client.stop(cast("Any", stopped), 0.05))
     assert stopped.closed, "what it had not closed is cut off"
     await asyncio.wait({stopped._heartbeat_task}, timeout=5)
     assert stopped._heartbeat_task.cancelled()
@@ -136,14 +125,14 @@ async def test_a_client_that_was_fenced_leaves_no_error_that_asyncio_logs() -> N
     """The transaction reports the error. The client sets it on each batch that was not sent, too."""
     logged: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
-    client = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
-    accumulator = client._message_accumulator
+    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+    accumulator = producer._message_accumulator
     sent = await accumulator.add_batch(accumulator.create_builder(), TopicPartition("out", 0), 1)
     accumulator.fail_all(kafka_errors.ProducerFenced())
     with pytest.raises(kafka_errors.ProducerFenced):
         await sent
-    await connection.stop(client, 1)
-    del accumulator, client, sent
+    await client.stop(producer, 1)
+    del accumulator, producer, sent
     gc.collect()
     await asyncio.sleep(0)
     assert logged == []
@@ -340,7 +329,7 @@ async def of_copy() -> None:
 async def test_a_leader_that_does_not_answer_is_not_waited_for_as_long_as_the_client_does(
     monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Awaitable[None]], name: str
 ) -> None:
-    monkeypatch.setattr(connection, "ANSWER_S", 0.05)
+    monkeypatch.setattr(client, "ANSWER_S", 0.05)
     for module in (start, progress_copy):
         monkeypatch.setattr(module, "reading", silent)
     async with asyncio.timeout(5):

@@ -217,16 +217,6 @@ async def test_a_partition_that_is_revoked_during_its_flush_is_closed_after_it_a
     assert task.waiting_count == 3
 
 
-async def test_a_loop_that_is_stopped_ends_its_flushes_first() -> None:
-    reading = Reading()
-    await reading.begin_flush()
-    await reading.stop_reading()
-    assert not reading.background.done()
-    reading.gate.set()
-    await reading.stop()
-    assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
-
-
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_a_flush_that_fails_ends_the_loop(is_stopped: bool) -> None:  # noqa: FBT001
     reading = Reading()
@@ -318,52 +308,6 @@ def poller_of(first: Task, second: Task) -> tuple[Poller, Any]:
     return Poller(tasks, 0.2), tasks
 
 
-@pytest.mark.parametrize(("wait_s", "timeout_ms"), [(0.0123, 13), (3.0, 50)])
-async def test_a_poll_ends_when_the_next_commit_is_due_or_after_50_ms(wait_s: float, timeout_ms: int) -> None:
-    poller, _ = poller_of(Task(), Task(wait_s=wait_s))
-    consumer: Any = PollConsumer()
-    assert await poller.poll(consumer, {}) == {}
-    assert consumer.timeouts_ms == [timeout_ms]
-
-
-async def test_a_poll_ends_with_the_transaction_that_a_task_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.consumer_loop.POLL_S", 3600.0)
-    poller, _ = poller_of(Task(transaction=asyncio.create_task(asyncio.sleep(0.01))), Task())
-    consumer: Any = PollConsumer()
-    assert await asyncio.wait_for(poller.poll(consumer, {}), 60) == {}
-
-
-async def test_messages_are_returned_also_if_a_transaction_ends_at_the_same_time() -> None:
-    ended = asyncio.create_task(asyncio.sleep(0))
-    await ended
-    poller, _ = poller_of(Task(transaction=ended), Task())
-    consumer: Any = PollConsumer(messages={FIRST: ["a"]})
-    found = [await poller.poll(consumer, {}) for _ in range(3)]
-    assert {FIRST: ["a"]} in found
-
-
-async def test_a_cancelled_poll_leaves_no_task() -> None:
-    poller, _ = poller_of(Task(), Task())
-    consumer: Any = PollConsumer()
-    polling = asyncio.create_task(poller.poll(consumer, {}))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    polling.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await polling
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_a_task_that_flushes_is_not_read_and_ends_the_poll() -> None:
-    first = Task(wait_s=0.0)
-    poller, _ = poller_of(first, Task())
-    consumer: Any = PollConsumer()
-    flush = asyncio.create_task(asyncio.sleep(0.01))
-    flushing: Any = {first: flush}
-    assert await poller.poll(consumer, flushing) == {}
-    assert (consumer.calls, consumer.timeouts_ms, flush.done()) == ([("pause", "0")], [50], True)
-
-
 async def poll_for(poller: Poller, consumer: Any, count: int) -> None:
     """Poll until there were messages so often."""
     while count:
@@ -433,17 +377,6 @@ async def test_the_partition_of_a_full_task_stays_paused_until_it_has_room() -> 
     await poller.poll(consumer, {})
     await poller.poll(consumer, {})
     assert consumer.calls[2:] == [("resume", "0")]
-
-
-async def test_a_partition_whose_task_was_replaced_is_not_resumed() -> None:
-    poller, tasks = poller_of(Task(is_full=True), Task())
-    consumer: Any = PollConsumer(messages={SECOND: ["a"]})
-    await poller.poll(consumer, {})
-    tasks.tasks[FIRST] = Task()
-    await poller.poll(consumer, {})
-    del tasks.tasks[FIRST]
-    await poller.poll(consumer, {})
-    assert consumer.calls == [("pause", "0")]
 
 
 # ---------------------------------------------------------------- before a drain

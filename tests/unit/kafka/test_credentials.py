@@ -100,14 +100,6 @@ async def test_a_program_runs_again_when_its_token_is_old(tmp_path: Path) -> Non
     assert (tmp_path / "runs").read_text() == "xx"
 
 
-async def test_all_clients_share_the_token_of_a_program(tmp_path: Path) -> None:
-    given = settings(sasl_oauth_command=printing(tmp_path, f"print({token_until(3600)!r})"))
-    tokens = await asyncio.gather(*(TokenProvider(given).token() for _ in range(20)))
-    assert len(set(tokens)) == 1
-    assert await TokenProvider(given).token() == tokens[0]
-    assert (tmp_path / "runs").read_text() == "x"
-
-
 async def test_connections_that_wait_for_a_program_share_a_token_that_tells_no_lifetime(tmp_path: Path) -> None:
     given = settings(sasl_oauth_command=printing(tmp_path, "print(f'opaque-{count}')"))
     waiting = await asyncio.gather(*(TokenProvider(given).token() for _ in range(20)))
@@ -182,13 +174,6 @@ def test_a_file_behind_a_link_that_names_another_one_has_changed(tmp_path: Path)
     link.unlink()
     link.symlink_to("new")
     assert has_changed(credentials)
-
-
-def test_a_file_with_a_token_is_read_for_each_connection_and_needs_no_new_client(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    credentials = UsedCredentials(settings(sasl_oauth_token_file=str(path)))
-    path.write_text("renewed")
-    assert not has_changed(credentials)
 
 
 async def test_a_program_prints_another_token_after_a_request_without_an_answer(tmp_path: Path) -> None:

@@ -177,20 +177,6 @@ async def test_messages_of_a_partition_that_is_not_open_are_neither_processed_no
     await loop.ended()
 
 
-async def test_dropped_messages_are_requested_again_also_if_no_other_follows() -> None:
-    loop = Loop(limit=2)
-    loop.open(FIRST)
-    loop.answer(FIRST, 0)
-    loop.source.put(1, 0, 1)
-    loop.feed()
-    await wait_until(lambda: not loop.source.waiting[1])
-    loop.open(SECOND)
-    loop.answer(SECOND, 2)
-    loop.gap_reader.answers[SECOND, 0] = 0
-    await wait_until(lambda: loop.source.rewinds == [(1, 0)])
-    await loop.ended()
-
-
 async def test_unread_records_of_a_leader_that_is_away_hold_up_no_other_partition() -> None:
     loop = Loop()
     loop.open(FIRST, SECOND)

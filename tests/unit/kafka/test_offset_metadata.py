@@ -34,7 +34,6 @@ pytestmark = pytest.mark.unit
 
 LIMIT_BYTES = 4096
 ENCRYPTED_BYTES = 3008
-UNLIMITED = 1 << 60
 MAX_FUTURE_TIMESTAMPED = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
@@ -263,12 +262,6 @@ def test_progress_that_a_former_version_has_drained_is_continued(
     assert cipher.decode(cipher.encode(commit, "t", 0), "t", 0, 5) == commit
 
 
-def test_a_flush_that_a_former_version_has_not_done_is_refused() -> None:
-    body = bytes.fromhex(f"0201 00 00 07 01 11 00 00 00 {FINGERPRINT[:16]} 00")
-    with pytest.raises(ProgressError):
-        decode(text_of(body), "t", 0, 5)
-
-
 @pytest.mark.parametrize("keys", [(None,), (b"k" * 32,)], ids=["plain", "encrypted"])
 def test_metadata_that_are_too_long_are_an_error(keys: tuple[bytes | None, ...]) -> None:
     held = tuple(range(0, 90_000, 3))
@@ -468,9 +461,6 @@ def test_during_a_rotation_each_worker_reads_what_each_other_writes(steps: list[
             assert MetadataCipher("g", reader).decode(text, "t", 0, 5) == commit(5, 7)
             assert MetadataCipher("g", writer).is_current(text)
             assert MetadataCipher("g", reader).is_current(text) == (writer[0] == reader[0])
-
-
-# ---------------------------------------------------------------- sizes
 
 
 # ---------------------------------------------------------------- where a key comes from

@@ -12,9 +12,6 @@ from shoal.kafka.offsets import OffsetState, OffsetTracker, UnfinishedClusters
 pytestmark = pytest.mark.unit
 
 
-MAX_FUTURE_TIMESTAMPED = 64
-
-
 def test_the_committed_offset_stays_at_the_oldest_member_until_its_cluster_has_left() -> None:
     progress = OffsetTracker(0)
     progress.mark_read(range(5), [10] * 5, [9] * 5, 1)
@@ -54,25 +51,6 @@ def test_incomplete_offsets_not_read_again_survive_a_commit() -> None:
     assert OffsetTracker.restore(middle).are_incomplete(np.array([7, 8, 9])).tolist() == [True, False, True]
     with pytest.raises(GuaranteeError, match="read again"):
         OffsetTracker.restore(middle).mark_read([7, 8], [7, 8], [-1, -1], 0)
-
-
-def test_many_future_timestamps_need_no_list() -> None:
-    progress, count = OffsetTracker(0), 10 * MAX_FUTURE_TIMESTAMPED
-    progress.mark_read(range(count), [10] * count, [-1] * count, 0)
-    for offset in range(2, count):
-        progress.reject_future_timestamp(offset, 3000 + offset % 2)
-    # By this time the clock could have let in all that is stamped up to 3000.
-    snapshot = progress.snapshot(latest_accepted_ms=3000)
-    assert len(snapshot.future_timestamped) == MAX_FUTURE_TIMESTAMPED
-    assert all(offset % 2 == 0 for offset in snapshot.future_timestamped)
-    assert progress.snapshot(latest_accepted_ms=2999).future_timestamped == ()
-    again = OffsetTracker.restore(progress.snapshot(latest_accepted_ms=2999), latest_accepted_ms=2999)
-    assert again.future_timestamps.were_rejected(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [
-        False,
-        False,
-        True,
-        True,
-    ]
 
 
 def test_a_flood_of_future_timestamps_takes_bounded_memory() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -12,16 +10,15 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.formats import Block, JsonDecoder
+from shoal.formats import JsonDecoder
 from shoal.kafka import transactions
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import PartitionCounts, ProcessCounts
 from shoal.observability import Metrics
-from shoal.policy import Policy, Scale, Taxonomy
+from shoal.policy import Policy, Scale
 from shoal.stage.faust_adapter import BufferedMessage
-from shoal.streams import PartitionPipeline
 from support.making import SUBJECT, policy_of, quasi
 from support.partition_tasks import START_MS, Message, partition_task, task_of
 from support.partition_tasks import RecordingSink as Sink
@@ -156,17 +153,6 @@ async def test_a_transaction_without_a_response_is_counted_once_when_its_commit_
     assert warnings == []
 
 
-async def test_a_commit_that_was_made_again_under_another_policy_is_the_same() -> None:
-    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), LosesResponse()
-    await lost(counts, metrics, sink)
-    found = sink.commits[0]
-    sent = replace(found, state=replace(found.state, adaptive_state=b"weight"))
-    assert counts.sent is not None
-    counts.sent = counts.sent._replace(commit=sent)
-    counts.open(found.under_policy("cd" * 8), 100, metrics)
-    assert counted(metrics) == DECIDED
-
-
 async def test_a_transaction_that_was_not_committed_is_counted_when_the_next_task_repeats_it(
     warnings: list[dict[str, Any]],
 ) -> None:
@@ -185,50 +171,6 @@ async def test_a_transaction_that_was_not_committed_is_counted_when_the_next_tas
     await task_with(counts, metrics, sink, sink.commits[-1]).close(commit=True)
     assert counted(metrics) == DECIDED | {"in": 13}
     assert warnings == []
-
-
-async def test_a_second_attempt_of_unknown_outcome_is_counted_once() -> None:
-    counts, metrics = PartitionCounts("t", 0), Metrics()
-    await lost(counts, metrics, Sink(errors=[BrokerUnavailableError("gone")]))
-    second = LosesResponse()
-    await lost(counts, metrics, second)
-    assert counted(metrics) == {"in": 12}
-    counts.open(second.commits[0], 100, metrics)
-    assert counted(metrics) == DECIDED
-
-
-async def test_of_several_packed_transactions_only_the_one_that_was_sent_is_counted() -> None:
-    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), LosesResponse(gate=asyncio.Event())
-    task = task_with(counts, metrics, sink)
-    for offset in range(3):
-        await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
-        await asyncio.sleep(0)
-    assert sink.gate is not None
-    sink.gate.set()
-    with pytest.raises(BrokerUnavailableError):
-        await task._collector.wait_until_committed()
-    await task.close(commit=False)
-    counts.open(sink.commits[0], 100, metrics)
-    assert counted(metrics) == {"in": 3, "quarantined": 1}
-
-
-async def test_a_transaction_that_was_cancelled_is_counted_when_its_commit_is_found() -> None:
-    class NeverAnswers(Sink):
-        async def publish_and_commit(self, *batch_and_commit: Any) -> None:
-            await super().publish_and_commit(*batch_and_commit)
-            await asyncio.Event().wait()
-
-    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), NeverAnswers()
-    task = task_with(counts, metrics, sink)
-    await task.process(MESSAGES)
-    committing = asyncio.create_task(task.commit())
-    await asyncio.sleep(0.01)
-    committing.cancel()
-    await asyncio.wait({committing})
-    await task.close(commit=False)
-    assert counted(metrics) == {"in": 12}
-    counts.open(sink.commits[0], 100, metrics)
-    assert counted(metrics) == DECIDED
 
 
 async def test_if_another_worker_has_committed_since_nothing_is_counted_and_the_log_says_of_how_many_records(
@@ -334,16 +276,6 @@ async def test_dropped_messages_are_counted_apart_and_complete_their_offsets() -
     assert metrics.refusals.total == 0
 
 
-async def test_quarantined_deletes_and_tombstones_have_references() -> None:
-    sink = Sink()
-    task, metrics = task_of(policy(drops=False), sink)
-    await task.process(topic(10))
-    await task.commit(flush=True)
-    references = [(entry.offset, entry.reason) for batch, _ in sink.published for entry in batch.unpublished]
-    assert references == [(2, "invalid"), (3, "undecodable"), (7, "invalid"), (8, "undecodable")]
-    assert metrics.totals() == {"in": 10, "released": 6, "suppressed": 0, "quarantined": 4}
-
-
 async def test_a_dropped_message_takes_no_position() -> None:
     with_drops, without = Sink(), Sink()
     for sink, kept in ((with_drops, topic(60)), (without, [one for one in topic(60) if one.offset % 5 not in {2, 3}])):
@@ -352,34 +284,6 @@ async def test_a_dropped_message_takes_no_position() -> None:
         await task.commit(flush=True)
     assert clusters(with_drops) == clusters(without)
     assert len(clusters(with_drops)) > 5
-
-
-@pytest.mark.parametrize("read_before", [3, 9, 17, 24, 33])
-async def test_a_restart_decides_the_same_clusters(read_before: int) -> None:
-    whole, parts = Sink(), Sink()
-    task, _ = task_of(policy(), whole)
-    await task.process(topic(60))
-    await task.commit(flush=True)
-    first, before = task_of(policy(), parts)
-    await first.process(topic(read_before))
-    await first.commit()
-    state = parts.published[-1][1] if parts.published else None  # with records held alone, nothing is committed
-    second, after = task_of(policy(), parts, state)
-    second.restore(0)
-    await second.process([one for one in topic(60) if one.offset >= second.position])
-    await second.commit(flush=True)
-    assert clusters(parts) == clusters(whole)
-    dropped = [samples(one) for one in (before, after)]
-    assert sum(one.get(("dropped", "deletes"), 0) for one in dropped) == 12
-    assert sum(one.get(("dropped", "tombstones"), 0) for one in dropped) == 12
-
-
-async def test_what_was_not_committed_was_not_dropped() -> None:
-    sink = Sink()
-    task, metrics = task_of(policy(), sink)
-    await task.process(topic(10))
-    assert samples(metrics)["dropped", "deletes"] == 0
-    await task.close(commit=False)
 
 
 # ---------------------------------------------------------------- values that a taxonomy lacks
@@ -440,29 +344,3 @@ async def test_no_value_is_counted_again_after_a_restart(read_before: int) -> No
     await second.process([one for one in unknown_topic(60) if one.offset >= second.position])
     await second.commit(flush=True)
     assert before.unknown_totals["area"] + after.unknown_totals["area"] == 20
-
-
-async def test_no_value_is_counted_again_after_a_task_that_failed() -> None:
-    counts, metrics = PartitionCounts("t", 0), Metrics()
-    for _ in range(2):
-        task, _ = task_of(unknown_policy(), Sink(), metrics=metrics, counts=counts)
-        await task.process(unknown_topic(30))
-        await task.close(commit=False)
-    assert metrics.unknown_totals == {"area": 10}
-
-
-@pytest.mark.parametrize(("taxonomy", "calls"), [(AREAS, 1), (None, 0)])
-async def test_values_are_only_counted_with_a_taxonomy(
-    taxonomy: Taxonomy | None, calls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[int] = []
-
-    def count(_: PartitionPipeline, block: Block) -> Counter[str]:
-        counted.append(len(block))
-        return Counter()
-
-    monkeypatch.setattr(PartitionPipeline, "count_unknown", count)
-    areas = attribute("area", Scale.NOMINAL, taxonomy=taxonomy)
-    task, _ = task_of(policy_with(areas, attribute("city", Scale.NOMINAL), k=2, delta=6), Sink())
-    await task.process([unknown_message(0, "AK"), unknown_message(1, "AK")])
-    assert len(counted) == calls

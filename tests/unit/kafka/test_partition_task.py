@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
-from shoal.kafka import task as partition_reader
 from shoal.kafka import transactions as outgoing
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
@@ -22,6 +20,7 @@ from shoal.kafka.task import PartitionTask
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
+from structlog.testing import capture_logs
 from support import making
 from support.making import SUBJECT, quasi, unchanged_field
 from support.partition_tasks import RecordingSink as Sink
@@ -167,51 +166,6 @@ async def test_commit_times_never_decrease() -> None:
     assert sink.times == [START_MS, START_MS, START_MS + 103_000]
 
 
-async def test_a_task_with_too_many_waiting_transactions_is_full() -> None:
-    policy, sink = policy_of(), Sink(gate=asyncio.Event())
-    task = task_of(policy, sink)
-    assert not task.is_full
-    for offset in range(16):
-        await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
-    assert task.is_full
-
-
-async def test_a_record_rejected_for_its_timestamp_does_not_move_the_stream_time_when_it_is_read_again() -> None:
-    policy, clock, sink = policy_of(max_delay_s=3.0), Clock(), Sink()
-    task = task_of(policy, sink, clock=clock)
-    await task.process([record(0, START_MS + 3 * MAX_AHEAD_MS)])
-    await turn(task, clock)
-    assert [reference.reason for reference in sink.published[0][0].unpublished] == ["invalid"]
-    again = task_of(policy, sink, sink.published[-1][1], clock)
-    again.restore(0)
-    assert again.position == 0
-    await again.process([record(0, START_MS + 3 * MAX_AHEAD_MS), record(1), record(2)])
-    assert again.tracker.stream_time == START_MS
-    assert again.waiting_count == 2
-
-
-async def test_nothing_is_committed_before_restoring_has_ended() -> None:
-    policy, clock, sink = policy_of(), Clock(), Sink()
-    # Offsets 0 and 1 are released while restoring; 2 and 3 are still to come, so the stream time before 2 is not known.
-    task = task_of(
-        policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1), clock
-    )
-    await task.process([record(offset) for offset in range(6)])
-    assert task.is_restoring
-    assert task.oldest_held_s is None
-    await turn(task, clock)
-    assert sink.published == []
-    await task.process([record(7)])
-    await turn(task, clock)
-    # Nor what the clock may have refused behind that.
-    assert sink.published == []
-    await task.process([record(8)])
-    await turn(task, clock)
-    ((batch, snapshot),) = sink.published
-    assert [cluster.offsets for cluster in batch.clusters] == [[0, 1]]
-    assert (snapshot.committed_offset, snapshot.incomplete, snapshot.stream_time) == (7, (7, 8), START_MS)
-
-
 async def test_a_task_closed_while_restoring_commits_nothing() -> None:
     policy, sink = policy_of(), Sink()
     task = task_of(
@@ -278,35 +232,24 @@ async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_b
     assert task._collector.last_packed.at_ms == START_MS + ahead_ms
 
 
-async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    logged: list[tuple[str, dict[str, Any]]] = []
-
-    class Log:
-        def warning(self, words: str, **fields: Any) -> None:
-            logged.append((words, fields))
-
-    monkeypatch.setattr(partition_reader, "log", Log())
+async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number() -> None:
     policy, metrics, clock = policy_of(), Metrics(), Clock()
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
     task = partition_task("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=clock)
-    await task.process([record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")])
+    with capture_logs() as lines:
+        first = [record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")]
+        await task.process(first)
+        assert metrics.refusals.texts(4) == [
+            "2 of 4 invalid: dated more than an hour ahead",
+            "1 of 4 undecodable: not JSON",
+        ]
+        # At most every ten seconds, and also after the clock was set back.
+        for offset, passed_s in ((4, 5.0), (5, 4.9), (6, 0.2), (7, 9.9), (8, -60.0)):
+            clock.s += passed_s
+            await task.process([record(offset, START_MS + 9_000_000)])
     words = "records rejected: dated more than an hour ahead of the clock of this machine"
-    assert logged == [(words, {"partition": "t-0", "count": 2})]
-    assert metrics.refusals.texts(4) == [
-        "2 of 4 invalid: dated more than an hour ahead",
-        "1 of 4 undecodable: not JSON",
-    ]
-    logged.clear()
-    for offset, passed_s in ((4, 5.0), (5, 4.9), (6, 0.2), (7, 9.9)):
-        clock.s += passed_s
-        await task.process([record(offset, START_MS + 9_000_000)])
-    assert logged == [(words, {"partition": "t-0", "count": 3})]
-    # Also after the clock was set back.
-    clock.s -= 60.0
-    await task.process([record(8, START_MS + 9_000_000)])
-    assert logged[1:] == [(words, {"partition": "t-0", "count": 2})]
+    found = [(line["log_level"], line["event"], line["partition"], line["count"]) for line in lines]
+    assert found == [("warning", words, "t-0", count) for count in (2, 3, 2)]
 
 
 @pytest.mark.parametrize(
@@ -388,72 +331,22 @@ async def test_a_task_that_cannot_commit_yet_is_not_full(monkeypatch: pytest.Mon
 
 
 async def test_a_transaction_that_takes_long_is_followed_by_smaller_ones() -> None:
-    clock, sink = Clock(), Sink(gate=asyncio.Event())
-    assert sink.gate is not None
-    task = task_of(policy_of(), sink, clock=clock)
-
-    async def send(first: int, count: int, length: int, seconds: float) -> None:
-        await task.process([record(offset, note="n" * length) for offset in range(first, first + count)])
-        clock.s += 1
-        await task.punctuate()
-        await asyncio.sleep(0)
-        assert not task.is_full
-        clock.s += seconds
-        assert sink.gate is not None
-        sink.gate.set()
-        await task._collector.wait_until_committed()
-        sink.gate.clear()
-
-    async def read_during_one(first: int) -> int:
-        """Return how many records of 10,000 bytes are read during a transaction."""
-        await task.process([Message(first, b"{")])
-        clock.s += 1
-        await task.punctuate()
-        for offset in range(first + 1, first + 1000):
-            await task.process([record(offset, note="n" * 10_000)])
-            if task.is_full:
-                return offset - first
-        raise AssertionError("never full")
-
+    clock, gate = Clock(), asyncio.Event()
+    task = task_of(policy_of(), Sink(gate=gate), clock=clock)
     # 50 records of 10,000 bytes, of which the last few are still held, take 20 s: a quarter of them is the limit.
-    await send(0, 50, 10_000, 20.0)
-    count = await read_during_one(50)
-    assert 8 <= count <= 18
-
-
-async def test_transactions_grow_again_while_they_are_short() -> None:
-    collector = outgoing.RecordCollector(
-        TopicPartition("t", 0),
-        outgoing.TaskContext(policy_of(), JsonDecoder(policy_of()), Metrics(), 0.2, wall_clock=Clock()),
-        Sink(),
-        CommittedState(BEGINNING, "0" * 16, START_MS),
-        outgoing.PartitionCounts("t", 0),
-    )
-    assert collector._most_bytes == 524_288
-    collector._limit_next(1000, 20.0)
-    assert collector._most_bytes == 65_536
-    collector._limit_next(1000, 0.1)
-    assert collector._most_bytes == 65_536
-    sizes = []
-    for _ in range(12):
-        collector._limit_next(collector._most_bytes, 0.1)
-        sizes.append(collector._most_bytes)
-    assert sizes[0] == 131_072
-    assert sizes[-1] == 33_554_432
-
-
-async def test_a_transaction_takes_what_was_decided_when_it_was_packed() -> None:
-    clock, sink = Clock(), Sink()
-    task = task_of(policy_of(), sink, clock=clock)
-    await task.process([Message(0, b"{")])
+    await task.process([record(offset, note="n" * 10_000) for offset in range(50)])
     clock.s += 1
     await task.punctuate()
-    # No other task has run since: the transaction has not begun to run either.
-    await task.process([Message(1, b"{"), record(2)])
     await asyncio.sleep(0)
-    ((batch, snapshot),) = sink.published
-    assert [reference.offset for reference in batch.unpublished] == [0]
-    assert (snapshot.committed_offset, snapshot.incomplete) == (1, ())
+    assert not task.is_full
+    clock.s += 20.0
+    gate.set()
+    await task._collector.wait_until_committed()
+    gate.clear()
+    await task.process([Message(50, b"{")])
+    clock.s += 1
+    await task.punctuate()
+    assert 8 <= await read_until_full(task, 51) - 51 <= 18
 
 
 @pytest.mark.parametrize("held", [(), (5,)])
@@ -577,23 +470,6 @@ def by_one(offset: int, who: int) -> Message:
     return Message(offset, json.dumps({"who": who, "x": offset, "note": ""}).encode(), START_MS)
 
 
-async def test_a_restart_counts_its_quota_window_again() -> None:
-    policy, clock, sink = policy_of(privacy=LIMITED), Clock(), Sink()
-    log = [by_one(offset, who) for offset, who in enumerate([0, 1, 2, 3, 4, 5, 0, 6, 7, 0, 0])]
-    # Offsets 10 and on are the next window; everything before 6 is resolved.
-    task = task_of(policy, sink, OffsetState(committed_offset=6, next_offset=6), clock)
-    assert task.restore(0)
-    assert task.position == 0
-    await task.process(log)
-    await turn(task, clock)
-    ((batch, snapshot),) = sink.published
-    assert [(reference.offset, reference.reason) for reference in batch.unpublished] == [
-        (6, "suppressed"),
-        (9, "suppressed"),
-    ]
-    assert snapshot.incomplete == (7, 8, 10)
-
-
 @pytest.mark.parametrize(("origin", "low", "found"), [(0, 0, True), (4, 4, True), (0, 4, False), (4, 5, False)])
 async def test_a_quota_window_whose_start_is_not_retained_is_suppressed(origin: int, low: int, found: bool) -> None:  # noqa: FBT001
     task = task_of(
@@ -656,19 +532,6 @@ async def test_an_incomplete_record_stays_accepted_on_a_slower_clock() -> None:
     assert [(entry.offset, entry.reason) for batch in sent for entry in batch.unpublished] == [(2, "invalid")]
     assert [cluster.offsets for batch in sent for cluster in batch.clusters] == [[0, 1]]
     assert sink.published[-1][1].committed_offset == 3
-
-
-async def test_a_future_timestamp_stays_rejected_when_the_committed_offset_passes_it_first() -> None:
-    policy, clock, sink = policy_of(), Clock(), Sink()
-    snapshot = OffsetState(
-        committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3), future_timestamped=(4, 5), flush_at_offset=6
-    )
-    task = task_of(policy, sink, snapshot, clock)
-    await task.process([record(offset) for offset in range(4)])
-    await turn(task, clock)
-    assert sink.published[-1][1].committed_offset == 6
-    await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS) for offset in (4, 5)])
-    assert task.tracker.stream_time == START_MS
 
 
 async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:

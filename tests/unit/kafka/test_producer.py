@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
-from shoal.kafka import client as connection
 from shoal.kafka import transactions
-from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import NotYetError, broker_error
 from shoal.kafka.metadata import MetadataCipher, OutputRows
@@ -23,7 +20,6 @@ from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
-from shoal.policy.schema import TopicPairSection
 from shoal.streams import DecidedCluster
 from support.making import policy_of, quasi
 
@@ -106,7 +102,7 @@ def policy() -> Policy:
 def made(
     monkeypatch: pytest.MonkeyPatch, producer: Producer, partition: int = 5, **changes: Any
 ) -> TransactionalProducer:
-    monkeypatch.setattr(publisher, "producer", lambda *_: producer)
+    monkeypatch.setattr(transactions, "producer", lambda *_: producer)
     return TransactionalProducer(policy(), SETTINGS.model_copy(update=changes), partition, LAYOUT)
 
 
@@ -133,7 +129,7 @@ class Log:
 
 async def with_a_gap(monkeypatch: pytest.MonkeyPatch, producer: Producer, log: Log) -> TransactionalProducer:
     """A publisher that has committed, 4 records and their mark, before something else took the next offset."""
-    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    monkeypatch.setattr(transactions, "first_record", log.first_record)
     ours = made(monkeypatch, producer)
     for number in range(3):
         await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
@@ -161,8 +157,8 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, end: int, lost: int | None
 ) -> None:
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
-    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    monkeypatch.setattr(transactions, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
+    monkeypatch.setattr(transactions, "producer", lambda *_: Producer())
     ends: dict[TopicPartition, int] = {}
     metrics = Metrics()
 
@@ -183,7 +179,7 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
 
 
 async def test_the_rows_of_the_next_transaction_follow_those_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    monkeypatch.setattr(transactions, "producer", lambda *_: Producer())
     ours = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT)
     batch = TransactionBatch(clusters())
     assert ours.output_rows_of(batch) is None
@@ -205,8 +201,8 @@ def test_an_output_that_lost_records_while_no_process_ran_is_reported(
     monkeypatch: pytest.MonkeyPatch, own: int, lost: int
 ) -> None:
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
-    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    monkeypatch.setattr(transactions, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
+    monkeypatch.setattr(transactions, "producer", lambda *_: Producer())
     ours = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends={TopicPartition("out", 5): own})
     ours.know_output_end(12)
     for _ in range(2):
@@ -231,35 +227,24 @@ async def test_a_gap_that_cannot_be_read_is_not_committed(monkeypatch: pytest.Mo
     assert [call[0] for call in producer.calls].count("commit") == 4
 
 
-async def test_the_first_check_is_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_check_is_awaited_once_and_may_take_longer_than_a_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If it ended the loop, the next start would find the commit of the beginning, and would not check again."""
     producer, asked = Producer(), []
 
     async def check() -> None:
-        asked.append(len(producer.calls))
-
-    ours = made(monkeypatch, producer)
-    ours.check_before_first(check)
-    await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
-    assert asked == []
-    before = len(producer.calls)
-    for _ in range(2):
-        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
-    assert asked == [before]
-
-
-async def test_a_first_check_may_take_longer_than_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it ended the loop, the next start would find the commit of the beginning, and would not check again."""
-    producer, is_checked = Producer(), asyncio.Event()
-
-    async def check() -> None:
-        asyncio.get_running_loop().call_later(0.2, is_checked.set)
-        await is_checked.wait()
+        await asyncio.sleep(0.2)
+        asked.append([call[0] for call in producer.calls].count("commit"))
 
     monkeypatch.setattr(publisher, "TRANSACTION_TIMEOUT_MS", 100)
     ours = made(monkeypatch, producer)
     ours.check_before_first(check)
-    await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
-    assert is_checked.is_set()
+    await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
+    assert asked == []
+    for _ in range(2):
+        await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+    assert asked == [1]
     assert producer.calls[-1] == ("commit",)
 
 
@@ -267,7 +252,7 @@ async def test_a_foreign_record_between_two_batches_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer, log = Producer(), Log(1)
-    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    monkeypatch.setattr(transactions, "first_record", log.first_record)
     send = producer.send_batch
 
     async def and_somebody_else(batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
@@ -287,7 +272,7 @@ async def test_a_foreign_record_between_two_batches_is_detected(
 
 async def test_an_output_that_ends_earlier_than_expected_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, log = Producer(), Log(0)
-    monkeypatch.setattr(publisher, "first_record", log.first_record)
+    monkeypatch.setattr(transactions, "first_record", log.first_record)
     ours = made(monkeypatch, producer)
     await ours.publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
     producer.ends["out"] -= 1  # as if the control record of the transaction was not written
@@ -343,24 +328,6 @@ async def test_one_transaction_carries_everything_in_this_order(monkeypatch: pyt
     assert producer.calls[-2][1:] == ({TopicPartition("in", 5): OffsetAndMetadata(10, "meta")}, "g")
 
 
-@pytest.mark.parametrize(("inputs", "name"), [(("in", "in2"), b'"topic":"in",'), (("in",), b"")])
-async def test_evidence_and_cluster_messages_name_their_input_if_there_are_several(
-    monkeypatch: pytest.MonkeyPatch, inputs: tuple[str, ...], name: bytes
-) -> None:
-    producer = Producer()
-    pairs = [TopicPairSection(input=topic, output=topic.replace("in", "out")) for topic in inputs]
-    await made(monkeypatch, producer, topics=pairs).publish_and_commit(
-        TransactionBatch(clusters()[:1], [UnpublishedRecord(1, "invalid")]), 10, "meta", 1_234_567
-    )
-    sent = {call[1]: call[3] for call in producer.calls if call[0] == "send"}
-    assert sent == {
-        "out": [b'{"x":9}', b'{"x":9}'],
-        "sums": [b"{" + name + b'"centroid":{"x":9},"size":2,"subjects":2}'],
-        "proof": [b"{" + name + b'"partition":5,"cluster":0,"offsets":[3,7],"policy":"ab12"}'],
-        "bad": [b'{"topic":"in","partition":5,"offset":1,"reason":"invalid"}'],
-    }
-
-
 async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
     await made(monkeypatch, producer).publish_and_commit(
@@ -372,16 +339,6 @@ async def test_quarantine_entries_are_sent_without_clusters(monkeypatch: pytest.
         ("offsets", {TopicPartition("in", 5): OffsetAndMetadata(2, "meta")}, "g"),
         ("commit",),
     ]
-
-
-async def test_several_batches_stay_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = Producer()
-    large = DecidedCluster(0, [0, 1, 2], [b"a" * 90, b"b" * 90, b"c" * 90], ("1",), 3, "ab12")
-    await made(monkeypatch, producer, evidence=None, clusters=None).publish_and_commit(
-        TransactionBatch([large]), 3, "meta", 1
-    )
-    assert [call[0] for call in producer.calls] == ["begin", "send", "send", "send", "offsets", "commit"]
-    assert [value[:1] for call in producer.calls if call[0] == "send" for value in call[3]] == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("step", ["begin", "send", "offsets", "commit"])
@@ -442,29 +399,6 @@ async def test_an_operation_that_the_client_refuses_without_a_failed_transaction
         await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
 
 
-async def test_an_error_of_a_batch_for_which_nothing_waits_is_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second batch of a topic fails at once, and its error ends the transaction; the first one fails later."""
-    logged: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
-    submitted: list[asyncio.Future[Any]] = []
-
-    async def fail_at_second(*_: object, **__: object) -> asyncio.Future[Any]:
-        if submitted:
-            raise kafka_errors.ProducerFenced
-        submitted.append(asyncio.get_running_loop().create_future())
-        return submitted[0]
-
-    producer = Producer()
-    producer.send_batch = fail_at_second  # type: ignore[method-assign]
-    large = DecidedCluster(0, [3, 7], [b"r" * 100, b"s" * 100], ("9",), 2, "ab12")
-    with pytest.raises(FencedError):
-        await made(monkeypatch, producer).publish_and_commit(TransactionBatch([large]), 10, "meta", 1)
-    submitted.pop().set_exception(kafka_errors.ProducerFenced())
-    await asyncio.sleep(0)
-    gc.collect()
-    assert logged == []
-
-
 async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
 
@@ -503,29 +437,6 @@ async def test_a_timeout_of_the_client_is_not_taken_for_the_limit_of_a_start(mon
     producer.start = fail  # type: ignore[attr-defined]
     with pytest.raises(BrokerUnavailableError, match=r"\(TimeoutError\)$"):
         await made(monkeypatch, producer).open()
-
-
-async def test_a_client_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stuck(Producer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.closed = False
-            self._conns = {1: self}
-            self._coordinator = self
-            self._heartbeat_task = asyncio.create_task(asyncio.Event().wait())
-
-        async def stop(self) -> None:
-            await asyncio.Event().wait()
-
-        def close(self) -> None:
-            self.closed = True
-
-    stuck = Stuck()
-    monkeypatch.setattr(connection, "_network", lambda client: client)
-    await connection.stop(cast("Any", stuck), 0.01)
-    assert stuck.closed
-    await asyncio.wait({stuck._heartbeat_task})
-    assert stuck._heartbeat_task.cancelled()
 
 
 def wrapped(cause: Exception) -> Exception:

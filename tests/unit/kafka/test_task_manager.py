@@ -230,16 +230,6 @@ async def test_a_close_that_is_cancelled_counts_what_is_held_and_removes_the_met
     assert tasks._context.health.restoring == {PARTITIONS[2]}
 
 
-async def test_a_close_of_nothing_keeps_the_number_of_held_records() -> None:
-    tasks, metrics = manager()
-    is_open = asyncio.Event()
-    is_open.set()
-    tasks._tasks = {PARTITIONS[0]: cast("Any", Task(4, is_open))}
-    await tasks.close(PARTITIONS, commit=True)
-    await tasks.close(PARTITIONS, commit=True)
-    assert metrics.held_at_close == 4
-
-
 async def test_the_coordinator_is_asked_before_a_partition_is_fenced_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that no longer reaches its group must not fence the one that has its partitions now."""
     tasks, _ = manager()
@@ -275,15 +265,11 @@ FIRST, SECOND = TopicPartition("in", 0), TopicPartition("in", 1)
 LOOP_SETTINGS = KafkaSection(input="in", output="out", group="g")
 
 
-class LoopConsumer:
-    """A client whose leaders answer."""
-
+class LoopConsumer(Consumer):
     def __init__(self) -> None:
+        super().__init__()
         self.paused: set[TopicPartition] = set()
         self.positions: dict[TopicPartition, int] = {}
-
-    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 5)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         self.positions[tp] = offset
@@ -392,12 +378,6 @@ async def test_some_partitions_are_waited_for_as_long_as_the_patience(
     failure = opening.loop._failure
     assert str(failure) == f"{words}; giving up after 0 s (kafka.patience_s)"
     assert (type(failure), list(opening.loop._tasks)) == (BrokerError, [FIRST])
-
-
-async def test_a_partition_of_another_owner_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = await Opening(monkeypatch, {FIRST: leader_away(FIRST), SECOND: FencedError("another worker")}).begin()
-    await wait_until(opening.loop._failed.is_set)
-    assert (str(opening.loop._failure), opening.attempts) == ("another worker", [FIRST, SECOND])
 
 
 @pytest.mark.parametrize("ends", [False, True])
