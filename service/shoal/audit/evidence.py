@@ -41,11 +41,7 @@ _SUMMARY_REMEDY = "write the summary again with --summary"
 
 @dataclass(frozen=True, slots=True)
 class EvidenceCluster:
-    """A cluster as the evidence names it: its number and the offsets of its members.
-
-    ``fingerprint``: of the policy under which it was decided; None in evidence of versions that did not write it.
-    ``topic``: the input; None in evidence of one input.
-    """
+    """A cluster as the evidence names it: its number and the offsets of its members."""
 
     partition: int
     number: int
@@ -149,11 +145,7 @@ def _of_input(clusters: list[EvidenceCluster], input_topic: str | None) -> list[
 
 
 def _require_one_input(clusters: list[EvidenceCluster] | None, references: list[QuarantineReference] | None) -> None:
-    """Refuse evidence and references of several inputs if it is not said which of them is judged.
-
-    Evidence that names no input is of a service with one: a reference to another topic is then false, and is left to
-    the check of the references.
-    """
+    """Refuse evidence and references of several inputs if it is not said which is judged."""
     named = {cluster.topic for cluster in clusters or [] if cluster.topic is not None}
     if clusters and not named:
         return
@@ -177,10 +169,7 @@ class StatedFiles:
 def read_stated(
     evidence: str | Path | None, quarantine: str | Path | None, summary: str | Path | Summary | None, topic: str | None
 ) -> StatedFiles:
-    """Read what is stated of an input; ``topic``: its name, or None if there is one input.
-
-    No input accounts for a malformed reference, so each verdict must.
-    """
+    """Read what is stated of an input, or of the only one. A malformed reference is one of every input."""
     clusters = None if evidence is None else list(_read_evidence(Path(evidence)))
     references = None if quarantine is None else list(_read_quarantine(Path(quarantine)))
     if topic is None:
@@ -195,11 +184,7 @@ def read_stated(
 
 @dataclass(frozen=True, slots=True)
 class AuditScope:
-    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
-
-    ``may_be_table``: whether the policy has a stream section and the user did not say which command made the release.
-    ``window``: offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a table.
-    """
+    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files."""
 
     is_table: bool
     is_ordered: bool

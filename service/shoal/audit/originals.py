@@ -93,11 +93,7 @@ def max_record_bytes(policy: Policy) -> int:
 
 
 class SizeBounds:
-    """Computes the fewest and the most bytes that are compared with the limit, of one record after the other.
-
-    ``is_measured``: whether each record of the original has a length of its own that is limited, which cells of a CSV
-    file do not have. ``is_binary``: whether the original is a Parquet file, whose records have no known length.
-    """
+    """Computes the fewest and the most bytes that are compared with the limit, of one record after the other."""
 
     def __init__(self, policy: Policy, released: Form, *, is_measured: bool, is_binary: bool = False) -> None:
         self._is_measured, self._is_binary = is_measured, is_binary
@@ -142,23 +138,7 @@ class SizeBounds:
 
 @dataclass
 class Originals:
-    """All n records of the original, in its order.
-
-    - ``values``: quasi-identifiers as `shoal.audit.scales` reads them; zeros where the record is unusable.
-    - ``subjects``: equal codes for equal subjects; -1 where the record is unusable.
-    - ``merged``: by subject code: equal for subjects that every step of ``normalize`` would make one. None if the
-      subject is no text, or every record is a subject of its own.
-    - ``unchanged``: texts of the unchanged fields; None where the record is unusable.
-    - ``is_export``: whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
-    - ``timestamps``: timestamps of messages (ms); -1 where the file has none.
-    - ``sizes``: fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is
-      unusable.
-    - ``was_read_whole``: whether a summary counts all records as read. Then a last record without end was read like the
-      others.
-    - ``drops``: indices of the messages that are no records and are dropped.
-    - ``may_be_followed``: whether a run with ``--follow`` may have read the file. It reads no topic, and not for an
-      ordered release.
-    """
+    """All n records of the original, in its order."""
 
     values: npt.NDArray[np.float64]
     subjects: npt.NDArray[np.int64]
@@ -264,9 +244,8 @@ def read_originals(
 ) -> Originals:
     """Read the original. Cost: O(n) time and memory.
 
-    ``released``: form of the release that the records are compared with. ``published``: gets the categories of nominal
-    attributes. ``is_export``: None decides by the first line. ``by_line``: the evidence names messages by line, as that
-    of `shoal pipe` does, and not by offset. A dropped message that is too large is quarantined, whatever it contains.
+    ``published`` gets the categories of nominal attributes. ``is_export``: None decides by the first line. ``by_line``:
+    the evidence names messages by line, as that of `shoal pipe` does, and not by offset.
     """
     path, form = file.path, file.form
     if form == "csv":

@@ -46,11 +46,7 @@ __all__ = ["PartitionRows", "ReleasedRows", "read_release"]
 
 @dataclass(slots=True)
 class PartitionRows:
-    """The released rows of one partition, in their order.
-
-    ``quasi``, ``unchanged``: texts of the quasi-identifiers and of the unchanged fields. ``lines``: number of each row
-    in the file, from 1; a header does not count. ``texts``: the rows by whose bytes they are sorted.
-    """
+    """The released rows of one partition, in their order."""
 
     quasi: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
@@ -79,10 +75,7 @@ class PartitionRows:
 
 @dataclass(slots=True)
 class ReleasedRows:
-    """All released rows by partition, and the checks on single rows.
-
-    ``envelope``: which of ``key`` and ``headers`` the lines of an export have.
-    """
+    """All released rows by partition, and the checks on single rows."""
 
     by_partition: dict[int, PartitionRows]
     checks: list[CheckCounter]
@@ -101,10 +94,7 @@ def read_release(
     original: InputFile,
     is_export: bool | None = None,
 ) -> ReleasedRows:
-    """Read the released file and check every row by itself. A malformed row is a broken check, not an error.
-
-    ``is_export``: None decides by the first line.
-    """
+    """Read the released file and check every row by itself. A malformed row is a broken check, not an error."""
     exported = is_export_of(policy, file, RELEASED_EXPORT, RELEASED_ENVELOPE) if is_export is None else is_export
     checker = _RowChecker(policy, file.form, original.form, published, is_binary=is_parquet(file.path))
     header = released_header(file.path, file.dialect) if file.form == "csv" else None
@@ -208,8 +198,7 @@ class _RowChecker:
 class CanonicalRows:
     """Writes rows as JSON in their canonical form: no white space, the fewest escapes, one text for each number.
 
-    ``has_columns``: the rows are those of Parquet, which are sorted by the bytes that they would have as JSON, with
-    their objects. A column of type ``json`` contains the text of a document.
+    With ``has_columns`` they are rows of Parquet, sorted by the bytes that they would have as JSON, with their objects.
     """
 
     def __init__(self, policy: Policy, *, has_columns: bool = False) -> None:

@@ -4,15 +4,13 @@ A number is itself, a time its milliseconds since 1970, an ordinal value its ran
 category. A missing value is NaN. None stands for a value that makes the record unusable.
 
 All arithmetic is exact. A float64 is an integer over a power of two, and a time is a whole number of milliseconds. So
-sums, means and rounding to the grid need no tolerance. Only the package `policy` and the error classes are
-shared with the code that made the release.
+sums, means and rounding to the grid need no tolerance.
 
-Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
-is empty. The text of any other value is its JSON form: a cell of CSV is a JSON string.
+Published values are compared as texts: of a number with a decimal point, or empty; of any other value its JSON form. A
+cell of CSV is a JSON string.
 
 A node of a taxonomy is a level and a name: level 0 holds the leaves, and the root is above the highest level. Equal
-names on two levels are two nodes. A category that the taxonomy lacks is a leaf of its own directly below the root, so
-it differs from every other one on all levels.
+names on two levels are two nodes. A category that the taxonomy lacks is a leaf of its own directly below the root.
 """
 
 from __future__ import annotations
@@ -57,11 +55,10 @@ _MAX_LENGTH = 400
 
 
 class ExactGrid:
-    """The grid of publishable values of one quasi-identifier.
+    """The grid of publishable values of one quasi-identifier; step 0 publishes means as the nearest float64.
 
     ``is_binary``: whether the release is a Parquet file. Its means are float64 unless the resolution is whole, and
-    neighbouring multiples of the resolution may be one float64. The grid step is ``_step / 10**_decimals``. A step of 0
-    means that means are published as the nearest float64.
+    neighbouring multiples of the resolution may be one float64.
     """
 
     def __init__(self, attribute: Attribute, *, table: bool, is_binary: bool = False) -> None:
@@ -78,10 +75,7 @@ class ExactGrid:
             self._limits = (low - resolution / 2, high + resolution / 2)
 
     def mean(self, values: Sequence[float]) -> str:
-        """Return the mean of finite values as published text, rounded once, half to even: to the grid, or to float64.
-
-        In a binary release of float64 it is what `canonical` returns for the float64 nearest to the multiple.
-        """
+        """Return the mean of finite values as published text, rounded once, half to even: to the grid or float64."""
         ratios = [value.as_integer_ratio() for value in values]
         common = max(denominator for _, denominator in ratios)  # a power of two, as all of them
         total = sum(numerator * (common // denominator) for numerator, denominator in ratios)
@@ -103,10 +97,7 @@ class ExactGrid:
         return scaled % self._step == 0 and not (scaled == 0 and text.startswith("-"))
 
     def canonical(self, value: float) -> str:
-        """Write a number of a binary column: as a grid value that is equal to it, else in its shortest form.
-
-        An integer is compared exactly, and a float64 as float64.
-        """
+        """Write a number of a binary column: as the grid value that it equals, exactly or as float64, else in full."""
         if not self._step:
             return repr(float(value) + 0.0)
         numerator, denominator = value.as_integer_ratio()
@@ -154,8 +145,7 @@ _MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9
 def iso_ms(text: str) -> int | None:
     """Return the milliseconds of a date, or of a date and time, in ISO 8601; None for any other text.
 
-    A text without a zone is in UTC, and a date is its midnight in its zone. Fractions of a millisecond are rounded half
-    to even.
+    Without a zone it is in UTC. Fractions of a millisecond are rounded half to even.
     """
     found = _ISO.fullmatch(text)
     if found is None:
@@ -183,10 +173,7 @@ def _offset_minutes(zone: str | None) -> int | None:
 
 
 def epoch_ms(text: str, unit: str) -> int | None:
-    """Return the milliseconds of an epoch number, given as a decimal; None outside the years 0001 to 9999.
-
-    Fractions of a millisecond are rounded half to even.
-    """
+    """Return the milliseconds of a decimal epoch number, rounded half to even; None outside the years 0001 to 9999."""
     magnitude = abs(float(text))
     if magnitude > _MAX_MAGNITUDE:
         return None
@@ -264,11 +251,7 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class Categories:
-    """The categories of one nominal attribute in the order of their first records.
-
-    ``counts``: how many members of clusters have each category, by its code. Without a taxonomy a category is the text
-    of a JSON scalar; with one it is the name of a leaf.
-    """
+    """The categories of one nominal attribute in the order of their first records: JSON scalars, or names of leaves."""
 
     def __init__(self, *, are_leaves: bool = False) -> None:
         self.texts: list[str] = []
@@ -323,10 +306,7 @@ def decimal_number(text: str) -> float | None:
 def value_reader(
     attribute: Attribute, form: Form, sign: DecimalSign, missing_values: tuple[str, ...], categories: Categories | None
 ) -> ValueReader:
-    """Return the function from the value of a field, or `ABSENT`, to its float64.
-
-    ``missing_values``: texts that stand for a missing value. So do equal numbers, and categories with the text of one.
-    """
+    """Return the function from the value of a field, or `ABSENT`, to its float64; ``missing_values`` may be numbers."""
     judged = JUDGED_SCALES[attribute.scale]
     read = judged.reader(attribute, Original(form, sign, categories))
     if not attribute.may_be_missing and judged.is_amount and set(missing_values) <= {""}:

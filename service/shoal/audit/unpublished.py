@@ -10,30 +10,24 @@ Files decide all but the rejections, unless a clock, the size of the offset meta
 of confidential values may have decided on the record. Then a suppression that is possible is a claim of the quarantine
 file or of the summary: it is counted and reported, and does not change the outcome. One that is impossible is a fault.
 
-**Which records were held.** Every decision of a stream concerns the oldest held record, whatever decides: delta, a
-clock, the size of the metadata. It is released in a cluster, or suppressed; a release of all held records includes it.
-So when a record is suppressed, a cluster with an older member has been decided before, and a cluster without one is
-decided later. The records that were held with a suppressed record are those of later clusters and later suppressed
-ones, as far as they had arrived. Records arrive in the order of their offsets, and a restart holds the undecided ones
-again. So the oldest members of the clusters ascend in the order of decision, and no record is held that is older than
-the oldest member of a cluster that was decided.
+**Which records were held.** Every decision of a stream concerns the oldest held record, whatever decides. It is
+released in a cluster, or suppressed. So when a record is suppressed, a cluster with an older member has been decided
+before, and a cluster without one is decided later. The records that were held with a suppressed record are those of
+later clusters and later suppressed ones, as far as they had arrived. The oldest members of the clusters ascend in the
+order of decision, and no record is held that is older than the oldest member of a decided cluster.
 
-The moment is known where only delta and the end of the input decide: then delta more records have arrived, or the input
-has ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
+Where only delta and the end of the input decide, the moment is known: delta more records have arrived, or the input has
+ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
 earlier clusters has arrived.
 
-**How many decisions the claims need.** A flush decides on all held records at once, and so do a time limit and the size
-of the offset metadata as far as they suppress: the records that one moment suppresses were all held, so they belong to
-fewer than k subjects (of fewer than ``min_population`` where the policy sets it). No cluster with an older member was
-decided between them. If the one between a and b was decided at that moment, its members were held when a was
-suppressed, and k subjects were held. So the claimed records of a partition, in the order of their positions, need a
-moment for each group of fewer than k subjects between two clusters. The fewest groups are found by taking as many
-records as possible into each.
+**How many decisions the claims need.** The records that one moment suppresses were all held, so they belong to fewer
+than k subjects (of fewer than ``min_population`` where the policy sets it), and no cluster was decided between them. So
+the claimed records of a partition, in the order of their positions, need a moment for each group of fewer than k
+subjects between two clusters. The fewest groups are found by taking as many records as possible into each.
 
 **Confidential values.** Files do not show which clusters a stream has tried. A suppression because of ``l``,
 ``max_value_share`` or ``t`` is possible if some of the records that may have been held form a set of at least k
-subjects that breaks one of them. If none does, every cluster of k subjects satisfies all, and the record could have
-been released. This is decided by counting; where it is not known, the suppression counts as possible.
+subjects that breaks one of them. This is decided by counting; where it is not known, it counts as possible.
 """
 
 from __future__ import annotations
@@ -79,12 +73,7 @@ FIRST_LOOK = 8
 
 
 class AuditedReferences:
-    """The references of the quarantine, checked.
-
-    ``reasons``: reason of each referenced original, by its index. ``ahead``: indices of usable records that are claimed
-    to be rejected by the clock. ``claimed``, ``undecided``: numbers of records by what only the quarantine states, and
-    by the file that would decide. The texts follow the word "records".
-    """
+    """The references of the quarantine, checked. The texts of what it counts follow the word "records"."""
 
     def __init__(self, policy: Policy, originals: Originals, limits: AdmissionLimits, is_released: BoolVector) -> None:
         self.valid = CheckCounter(
@@ -130,10 +119,9 @@ class AuditedReferences:
         return self._originals.is_export
 
     def _may_be_ahead(self, index: int) -> bool:
-        """Whether the timestamp of a record may have been too far ahead of the clock.
+        """Whether a timestamp is later than all of those released before it, so that the clock may have refused it.
 
-        It is then later than the timestamps of all records that were released before it. If the timestamp is over an
-        hour later than those of the records released next, the rejection is claimed. Otherwise it is disputed.
+        If it is over an hour later than those of the records released next, the rejection is claimed; else disputed.
         """
         timestamp = int(self._originals.timestamps[index])
         if timestamp == UNKNOWN_TIMESTAMP:
@@ -190,9 +178,8 @@ def check_references(
 class PartitionHistory:
     """The arrivals of one partition and the decisions on them.
 
-    ``may_flush_early``: whether something else than delta and the end of the input may have decided on records.
-    ``counts_all``, of its methods: count all records that may have been admitted, and not only those that certainly
-    were.
+    ``may_flush_early``: whether something else than delta and the end of the input may have decided. ``counts_all``, of
+    its methods: count all records that may have been admitted, and not only those that certainly were.
     """
 
     def __init__(
@@ -238,10 +225,7 @@ class PartitionHistory:
         return any(end > expired + self._delta for _, end in spans)
 
     def flushed_population(self) -> int | None:
-        """Return the subjects that were held when the end of the input released records; None if it is not known.
-
-        Rule block also releases records that have not expired, so its last clusters do not show the end.
-        """
+        """Return the subjects that were held when the end of the input released records; None if it is not known."""
         if not self.is_flushed or self._releases_all:
             return None
         held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
@@ -273,12 +257,7 @@ class PartitionHistory:
         return self._is_short(position, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
     def may_have_been_short(self, position: int, *, counts_all: bool) -> bool:
-        """Whether fewer than k subjects may have been held when something else decided on the record.
-
-        An operator may flush a partition of a service. This decides as the end of a file does: fewer than
-        ``min_population`` subjects are suppressed. A clock decides on nothing while fewer than that are held, so under
-        ``min_population``, which is at least k, it suppresses no record.
-        """
+        """Whether fewer than k subjects may have been held when a clock or an operator decided on the record."""
         if not self._may_suppress_early:
             return False
         last = max(position, int(self._newest_of_earlier[position]))
@@ -376,10 +355,7 @@ class BreakableValues:
         self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
 
     def can_be_broken(self, indices: Sequence[int]) -> bool:
-        """Whether some set of at least k subjects among these usable records may break a limit.
-
-        True for ``t``, and for entropy and recursive l-diversity. Cost: O(number of records) per attribute.
-        """
+        """Whether some set of at least k subjects among these usable records may break a limit. Cost: O(records)."""
         rule = self._policy.diversity
         if self._policy.t is not None or (rule is not None and rule.kind != "distinct"):
             return True
@@ -402,11 +378,7 @@ class BreakableValues:
 
 @dataclass(frozen=True, slots=True)
 class StatedAccounts:
-    """What the run states about its unpublished records.
-
-    ``reasons``: as of `AuditedReferences`; None without a quarantine file. ``suppressed``: records that a complete
-    summary of a file counts as suppressed. ``read_end``: first lines that it counts as read. Both are None for a topic.
-    """
+    """What the run states about its unpublished records."""
 
     reasons: Mapping[int, str] | None
     suppressed: int | None
@@ -416,16 +388,7 @@ class StatedAccounts:
 
 @dataclass(slots=True)
 class Accounts:
-    """The unpublished records, as far as they are accounted for.
-
-    - ``complete``, ``suppressed``: whether no record is missing, and each suppression was necessary or is possible.
-    - ``is_due``: false for the records after which so few arrived for certain that they need not be released.
-    - ``suppressible``, ``certain``: unreferenced records that were or may have been suppressed, or had to be.
-    - ``claimed``, ``undecided``: as of `AuditedReferences`, of all that the run states.
-    - ``population``: whether ``privacy.min_population`` subjects were held where the end of the input released records;
-      None if the policy does not set it, or the files do not show it.
-    - ``early_decisions``: as of `Verdict`.
-    """
+    """The unpublished records, as far as they are accounted for."""
 
     complete: CheckCounter
     suppressed: CheckCounter
@@ -468,10 +431,7 @@ def check_unpublished_rows(
     found: RecomputedClusters,
     reasons: Mapping[int, str] | None,
 ) -> Accounts:
-    """Check every unpublished record of a table. Cost: O(n).
-
-    The number of suppressed records of each subject is known, and which of them are suppressed is not checked.
-    """
+    """Check every unpublished record of a table, but not which of the records of one subject are suppressed. O(n)."""
     accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
     exceeds = limits.exceeds_quota
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
@@ -534,10 +494,7 @@ def _unpublished(originals: Originals, found: RecomputedClusters, accounts: Acco
 
 
 def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolVector) -> Counter[int]:
-    """Return how many records of each subject must be suppressed so that none has too large a share of the table.
-
-    If at most c records of every subject remain, c is the largest number that is within ``max_share`` of what remains.
-    """
+    """Return how many records of each subject must be suppressed so that none has too large a share of the table."""
     counts = Counter(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds].tolist())
     if policy.subject is None or not counts:
         return Counter()
@@ -676,10 +633,7 @@ class _Examiner:
         return accounts
 
     def _settle_unreferenced(self, stated: int | None) -> None:
-        """A complete summary of a file claims as many as it counts beyond those that had to be suppressed.
-
-        The others are missing.
-        """
+        """Claim as many records as a complete summary counts beyond those that had to be suppressed."""
         accounts = self.accounts
         if stated is None:
             accounts.undecided[

@@ -209,10 +209,7 @@ def _read_originals(
     is_export: bool | None,
     has_summary: bool,
 ) -> Originals:
-    """Read the original; number its messages by line, as `shoal pipe` does, or by offset, as `shoal run` does.
-
-    The rows of a release show which of them made it. Without rows a summary does: `shoal run` writes none.
-    """
+    """Read the original; number its messages by line, as `shoal pipe` does, or by offset, as `shoal run` does."""
     by_line = not release.is_export
     if not len(release):
         by_line = is_export is False
@@ -239,10 +236,7 @@ def _unclear_numbers(target: InputFile) -> InputError:
 
 
 class _Audit:
-    """Runs the checks of one release in their order, and returns the verdict.
-
-    ADR 20 says from which input each check takes its limits.
-    """
+    """Runs the checks of one release in their order; ADR 20 says from which input each takes its limits."""
 
     def __init__(
         self,
@@ -664,10 +658,9 @@ def _listed(names: list[str]) -> str:
 
 
 def _add_lines(verdict: Verdict, *, original: InputFile, released: InputFile) -> Verdict:
-    """Return the verdict with the line of each row and each record that a broken check lists.
+    """Return the verdict with the line of each row (from 1) and record (from 0) that a broken check lists.
 
-    Rows are numbered from 1 and records from 0, both without a header. A row of a CSV file may span several lines. Rows
-    of a Parquet file have no lines. Cost: one pass over a CSV file with failed cases, O(n) time.
+    Rows of a Parquet file have no lines. Cost: one pass over a CSV file with failed cases, O(n) time.
     """
     checks = list(verdict.checks)
     for unit, first, file in (("row", 1, released), ("record", 0, original)):

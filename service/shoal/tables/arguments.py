@@ -86,11 +86,7 @@ def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
 
 
 def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
-    """Return an array as it is, and any other array-like as an array of its objects; errors as of `as_array`.
-
-    NumPy converts the values of a list to one common type: a number beside a text becomes a text, and an integer beside
-    a float is rounded.
-    """
+    """Return an array as it is, and any other array-like as an array of its objects: NumPy would convert numbers."""
     if isinstance(given, np.ndarray):
         return as_array(given, name)
     objects = np.asarray(given, dtype=object)
@@ -204,11 +200,11 @@ def parse_references(given: object) -> list[dict[object, float]]:
 class ConfidentialEncoder:
     """Encodes confidential values: a code per distinct value, and its bin in the reference.
 
-    Numbers are compared by their exact value, texts in Unicode's composed form without surrounding whitespace, and a
-    text that is a number as that number. None and NaN are one value: missing. If all values of a reference (as of
-    `parse_references`; none without t) are numbers or missing, its distance is the ordered one. A number that is not
-    listed then counts as the nearest one, ties as the lower; missing as the lowest. Else the distance is the equal one,
-    and values that are not listed have a bin with a share of 0. Memory: the values of 2 delta records and two blocks.
+    Numbers are compared by their exact value, as are texts that are numbers; other texts in Unicode's composed form
+    without surrounding whitespace. None and NaN are one value: missing. If all values of a reference are numbers or
+    missing, its distance is the ordered one. A number that is not listed then counts as the nearest one, ties as the
+    lower; missing as the lowest. Else the distance is the equal one, and values that are not listed have a bin with a
+    share of 0.
     """
 
     def __init__(self, delta: int, references: Sequence[Mapping[object, float]]) -> None:
@@ -225,11 +221,7 @@ class ConfidentialEncoder:
         return build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t)
 
     def encode(self, confidential: ArrayLike | Sequence[object], count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
-        """Return value codes (count, q), and bins (count, q) if there are references.
-
-        ParameterError if the values are not one per record and attribute, or one is no number where the reference is
-        ordered.
-        """
+        """Return value codes (count, q), and bins (count, q) if there are references; ParameterError if unfit."""
         columns = _columns_of(confidential, count)
         if self._references and len(columns) != len(self._references):
             raise ParameterError(f"confidential: must have {len(self._references)} columns, one per reference")
@@ -245,10 +237,7 @@ class ConfidentialEncoder:
 def confidential_attributes(
     confidential: ArrayLike, count: int, reference: object, *, has_bins: bool
 ) -> tuple[ConfidentialAttribute, ...]:
-    """Return the confidential attributes of a table; without ``has_bins`` they are not compared with a reference.
-
-    The values are as of `ConfidentialEncoder.encode`; without ``reference`` the table itself is the reference.
-    """
+    """Return the confidential attributes of a table; without ``reference`` the table itself is the reference."""
     references: Sequence[Mapping[object, float]] = []
     if has_bins:  # counts are scaled when they are used
         references = parse_references(reference) or [Counter(keys) for keys in _columns_of(confidential, count)]

@@ -268,11 +268,9 @@ def merge_until_feasible(
 
     Guarantee: all clusters satisfy the constraints if the whole table, as one cluster, does. Merging two clusters never
     raises the larger of their two shares or of their two distances from the table.
-
-    Each round merges pairs of clusters with near centroids, so that clusters do not grow into one chain. Refinement can
-    split again what was merged without need. The last few violating clusters are merged with as many of their nearest
-    as they need in one step: otherwise a subject that owns half of the table would take one round per neighbour.
-    Cost: O(n log n) per round, a few rounds.
+    Each round merges pairs of near clusters, so that clusters do not grow into one chain. The last few are merged with
+    as many of their nearest as they need in one step: otherwise a subject that owns half of the table would take one
+    round per neighbour. Cost: O(n log n) per round, a few rounds.
     """
     for number in count():
         violating = violating_clusters(labels, k, constraints)
@@ -399,7 +397,7 @@ def satisfies_constraints(
 ) -> bool:
     """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither.
 
-    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members; else as `is_diverse`.
+    An empty cluster does. Buckets are not looked at.
     """
     count = _collect(constraints, members, leaving, joining)
     if count == 0:
@@ -449,7 +447,6 @@ def _satisfies_rule(
 
 @njit_inline
 def _violates_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
-    """Whether the records in the scratch have too few subjects, or one with more than its share."""
     if constraints.subjects.size == 0:
         return False
     records, counts = constraints.scratch[0, :count], constraints.counts
@@ -469,8 +466,7 @@ def subject_violation(
 ) -> int:
     """Return how many subjects a cluster lacks, plus the records of one subject above its share; 0 if none. O(m).
 
-    ``leaving`` and ``joining`` are a member and a record that takes part instead; -1 for none. ``tally`` has one zero
-    per subject, before and after.
+    ``leaving`` is left out and ``joining`` counted; -1 for none. ``tally``: a zero per subject, before and after.
     """
     size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
     above = float(most) - max_share * size - SHARE_TOLERANCE

@@ -79,8 +79,7 @@ def search_clusters(
     """Visit all clusters of k to 2k - 1 records with a reduced cost below ``limit``, 0 or more; k is 2 or 3.
 
     Those below ``stored_below``, at most ``limit``, are stored, ``quota`` at most per record that has the highest price
-    in them. True: no cluster was missed, and ``result.floors`` are exact. False: there were more than ``max_sets`` to
-    look at, or too many to store.
+    in them. False: there were more than ``max_sets`` to look at, or too many to store, and the floors are not exact.
     """
     result.state[BUDGET] = max_sets
     result.floors[:] = 0.0
@@ -221,19 +220,16 @@ def choose_clusters(
 ) -> tuple[Int32Vector, float]:
     """Choose the best partition from many thousand promising clusters, and bound the loss of any; k is 2 or 3.
 
-    Returns the labels (n,), and the lower bound.
-
     ``starts`` are partitions, the best first; their clusters are in the pool, unless they exceed 2k - 1 records. Once
     ``is_over`` returns true, the best partition so far is returned; a round of pricing and a step of the solver,
     seconds for thousands of records, are not interrupted.
 
-    Guarantee: pricing looks at every cluster that could have a negative reduced cost, so the sum of prices and
-    floors is a lower bound on the loss of all partitions into clusters of k or more (Lagrange), whatever the solver
-    computed. Clusters above 2k - 1 can be split without loss.
-    With floors added to the prices, no reduced cost is negative, and those of a partition add up to the distance of its
-    loss from the bound. A better partition has therefore no cluster with a reduced cost above the gap. All clusters
-    below it are found; if they are at most `MAX_BETTER`, the solver chooses among them, its bound
-    holds for all partitions within its tolerances, and the partition is optimal.
+    Guarantee: pricing looks at every cluster that could have a negative reduced cost, so the sum of prices and floors
+    is a lower bound on the loss of all partitions into clusters of k or more (Lagrange), whatever the solver computed.
+    Clusters above 2k - 1 can be split without loss. With floors added to the prices, no reduced cost is negative, and
+    those of a partition add up to the distance of its loss from the bound. So a better partition has no cluster with a
+    reduced cost above the gap. If at most `MAX_BETTER` are below it, the solver chooses among them, its bound holds for
+    all partitions within its tolerances, and the partition is optimal.
     The same input gives the same result, unless ``is_over`` reads a clock: the solver runs on one thread.
     Cost: n² distances; seconds to a minute for a thousand records, most of it for the choices.
 
@@ -266,11 +262,7 @@ def choose_clusters(
 
 
 def optimal_of_line(values: Float64Matrix, k: int) -> Int32Vector:
-    """Return the optimal partition (n,) of one attribute (n, 1). O(n k).
-
-    Unlike `hilbert.optimal` it subtracts no large sums, so that the loss is the least possible up to the rounding of
-    the losses of single clusters.
-    """
+    """Return the optimal partition (n,) of one attribute (n, 1); unlike `hilbert.optimal`, no large sums. O(n k)."""
     order = np.argsort(values[:, 0], kind="stable")
     return label_runs(best_runs(values[order], k), order)
 
@@ -296,10 +288,7 @@ def check_exact(n: int, d: int, k: int, *, is_unconstrained: bool) -> None:
 
 
 class ClusterPool:
-    """The clusters to choose from, each once, in the solver; each solution starts from the one before.
-
-    ``squares`` (n, n) are squared distances. HiGHS runs on one thread, so the same calls give the same results.
-    """
+    """The clusters to choose from, each once, in the solver; on one thread, so equal calls have equal results."""
 
     def __init__(self, squares: Float64Matrix) -> None:
         import highspy  # noqa: PLC0415 - as in check_exact
@@ -340,8 +329,7 @@ class ClusterPool:
     def choose(self, start: Int32Vector, is_over: Callable[[], bool]) -> tuple[Int32Vector, float]:
         """Return the best partition of the pool, and a lower bound on the loss of any; 0 if the solver found none.
 
-        ``is_over`` is called between the steps of the solver; once it returns true, the best choice so far is returned,
-        or the start. The bound holds within the tolerances of the solver.
+        Once ``is_over`` returns true between two steps of the solver, the best choice so far is returned, or the start.
         """
         import highspy  # noqa: PLC0415 - as in check_exact
 
@@ -409,10 +397,7 @@ def _pool_of_better_clusters(
 def _generate_columns(
     pool: ClusterPool, squares: Float64Matrix, k: int, is_over: Callable[[], bool]
 ) -> tuple[Float64Vector, float]:
-    """Add clusters with a negative reduced cost until there are none.
-
-    Returns prices (n,) for which no reduced cost is negative, up to rounding, and their sum, the lower bound.
-    """
+    """Add clusters of negative reduced cost until there are none; return prices (n,) and their sum, the lower bound."""
     n = len(squares)
     result = empty_pricing_result(n, QUOTA * n)
     bound, stable, feasible = 0.0, None, np.zeros(n)

@@ -20,10 +20,7 @@ SMALL, LARGE = 200, 600
 
 
 def precompile_table(policy: Policy) -> None:
-    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
-
-    Raises `ConfigError` as `TablePipeline` does.
-    """
+    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables."""
     if policy.diversity is not None or policy.max_value_share is not None:
         precompile_repair()
     # A policy that needs the same kernels and that artificial values can satisfy:

@@ -101,13 +101,11 @@ def refine(
     Guarantee: its loss is not above the least loss of the starts, which satisfy the constraints, and no change is made
     that violates one. Clusters have k to 2k - 1 records, except those that were larger in the start.
 
-    Descent tries for each record the clusters of its nearest neighbours: first relocation and swap, then dissolving and
-    creating clusters, then cyclic exchanges, until nothing lowers the loss. For up to 256 records without constraints
-    it tries all clusters, and no cyclic exchanges.
-    Annealing starts from the best partition after descent, tries the same changes at random, and accepts a rise of the
-    loss with a probability that falls with the temperature (Metropolis, geometric cooling [1]_). Descent follows.
-    ``exact`` anneals several times, then chooses among all clusters seen and many more (`choose_clusters`). One
-    attribute has an optimum that needs neither (`optimal_of_line`). Without the solver it raises ParameterError.
+    Descent tries, for up to 256 records without constraints, all clusters and no cyclic exchanges, else the clusters of
+    the nearest neighbours. Annealing starts from the best partition after descent, tries the same changes at random,
+    and accepts a rise of the loss with a probability that falls with the temperature (Metropolis, geometric cooling
+    [1]_). Descent follows. ``exact`` anneals several times, then chooses among all clusters seen and many more
+    (`choose_clusters`); without the solver it raises ParameterError. One attribute needs neither (`optimal_of_line`).
     Cost: descent is dominated by the nearest neighbours, O(n log n) for few attributes and O(n² d) for many.
 
     References
@@ -166,11 +164,9 @@ class _Budget:
         self.batch = BATCH if constraints.t is None else min(BATCH, max(T_CLOSE_BATCH, n))
 
     def used(self) -> float:
-        """Return the share of the budget that is used."""
         return self._budget_used(self._tried)
 
     def count(self, changes: int) -> None:
-        """Count changes that were tried."""
         self._tried += changes
 
     def is_over(self) -> bool:
