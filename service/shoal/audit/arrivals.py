@@ -40,15 +40,12 @@ Counted: TypeAlias = Literal["certain", "unless claimed", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The records of one partition that may have arrived, by their positions in the order of offsets.
-
-    ``is_sure``: whether the record arrived for certain. ``at_least``: how many up to and including this position did.
-    """
+    """The records of one partition that may have arrived, by their positions in the order of offsets."""
 
     indices: Int64Vector
     offsets: Int64Vector
-    is_sure: BoolVector
-    at_least: Int64Vector
+    is_sure: BoolVector  # whether the record arrived for certain
+    at_least: Int64Vector  # how many up to and including this position did
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -60,16 +57,11 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class StreamArrivals:
-    """The arrivals of all partitions of a stream.
-
-    ``may_be_in_lost_window``: which of all originals a restart may have suppressed because of ``privacy.per_subject``.
-    ``is_window_whole``: true if the original begins at or before the first offset of the record's quota window. If the
-    log did too, a restart counted the whole window again.
-    """
+    """The arrivals of all partitions of a stream; the vectors are of all originals."""
 
     by_partition: dict[int, Arrivals]
-    may_be_in_lost_window: BoolVector
-    is_window_whole: BoolVector
+    may_be_in_lost_window: BoolVector  # a restart may have suppressed the record because of ``privacy.per_subject``
+    is_window_whole: BoolVector  # the original has the start of its quota window; if the log had, it was counted again
 
     def has_as_many(self, other: StreamArrivals) -> bool:
         """Whether both have the same number of certain arrivals in each partition."""

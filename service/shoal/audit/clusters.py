@@ -42,9 +42,9 @@ SHARE_TOLERANCE = Fraction(1, 10**9)
 class AdmissionLimits:
     """Which originals exceed a limit of the policy, computed once for all checks."""
 
-    exceeds_quota: BoolVector
-    is_too_large: BoolVector
-    may_be_too_large: BoolVector
+    exceeds_quota: BoolVector  # usable, and not among the first ones that ``privacy.per_subject`` admits
+    is_too_large: BoolVector  # the smallest possible size exceeds ``kafka.max_record_bytes``
+    may_be_too_large: BoolVector  # the largest possible size does
 
     @classmethod
     def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
@@ -61,9 +61,9 @@ class RecomputedCluster:
 
     partition: int
     label: int | str
-    members: tuple[int, ...]
-    quasi: str
-    unchanged: list[str]
+    members: tuple[int, ...]  # indices of usable originals
+    quasi: str  # text of the recomputed quasi-identifiers, the same for all members
+    unchanged: list[str]  # texts of the unchanged fields of each member
     number: int = 0
 
 
@@ -73,8 +73,8 @@ class RecomputedClusters:
 
     clusters: list[RecomputedCluster]
     checks: list[CheckCounter]
-    is_released: BoolVector
-    count: int = 0
+    is_released: BoolVector  # (n,): which originals are members of a cluster
+    count: int = 0  # with the clusters that have no usable member
     fewest_subjects: int | None = None
     largest_share: float | None = None
 
@@ -116,6 +116,7 @@ def check_clusters(
     found = RecomputedClusters([], [subjects, shares, once, existing], np.zeros(len(originals), np.bool_))
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
     pending: list[tuple[EvidenceCluster, tuple[int, ...]]] = []
+    # A service may have another limit than the policy states.
     refused = np.zeros(len(originals), np.bool_) if originals.is_export else limits.is_too_large
     for cluster in evidence_clusters:
         found.count += 1

@@ -195,7 +195,7 @@ def effective_values(counts: Collection[int]) -> float:
 def is_recursive_diverse(counts: Collection[int], c: float, l: int) -> bool:  # noqa: E741 - the name of the field
     """Whether the most frequent value occurs less than c times as often as the l-th and all rarer ones together."""
     first, tail = _first_and_tail(counts, l)
-    return first < Fraction(repr(c)) * tail
+    return first < Fraction(repr(c)) * tail  # the shortest decimal of the float64: 11 < 1.1 * 10 does not hold
 
 
 def recursive_ratio(counts: Collection[int], l: int) -> float:  # noqa: E741 - the name of the field
@@ -266,7 +266,6 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
 def _ordered_bins(
     attribute: Attribute, shares: Mapping[str, float], keys: TextKeys
 ) -> tuple[Callable[[str], int], list[float]]:
-    """Return the bin of each key, and the share of each bin."""
     first = [MISSING] if MISSING in shares else []
     if attribute.order:
         listed = [*first, *(keys(str(item)) for item in attribute.order)]

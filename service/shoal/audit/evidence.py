@@ -46,8 +46,8 @@ class EvidenceCluster:
     partition: int
     number: int
     offsets: tuple[int, ...]
-    fingerprint: str | None = None
-    topic: str | None = None
+    fingerprint: str | None = None  # of the policy; None in evidence of versions that did not write it
+    topic: str | None = None  # the input; None in evidence of one input
 
     @property
     def label(self) -> int | str:
@@ -67,7 +67,6 @@ class QuarantineReference:
 
 
 def _read_evidence(path: Path) -> Iterator[EvidenceCluster]:
-    """Yield the clusters of an evidence file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
@@ -80,17 +79,14 @@ def _read_evidence(path: Path) -> Iterator[EvidenceCluster]:
         if not isinstance(topic, str) and "topic" in found:
             raise InputError(f"{location}: topic must be a text; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
-        if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
+        if isinstance(offsets, JsonObject) or not isinstance(offsets, list) or not all(map(is_count, offsets)):
             raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")
-        if not all(is_count(offset) for offset in offsets):
-            raise InputError(f"{location}: offsets must be integers; {_EVIDENCE_REMEDY}")
         partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
         fingerprint = _fingerprint(found, location, _EVIDENCE_REMEDY)
         yield EvidenceCluster(partition, cluster, tuple(offsets), fingerprint, None if topic is None else str(topic))
 
 
 def _read_quarantine(path: Path) -> Iterator[QuarantineReference]:
-    """Yield the references of a quarantine file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _QUARANTINE_REMEDY)
@@ -127,7 +123,6 @@ def require_known_input(policy: Policy, input_topic: str | None) -> None:
 
 
 def _of_input(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:
-    """Return the clusters of an input."""
     count = sum(cluster.topic is None for cluster in clusters)
     if input_topic is None:
         if 0 < count < len(clusters):
@@ -148,7 +143,7 @@ def _require_one_input(clusters: list[EvidenceCluster] | None, references: list[
     """Refuse evidence and references of several inputs if it is not said which is judged."""
     named = {cluster.topic for cluster in clusters or [] if cluster.topic is not None}
     if clusters and not named:
-        return
+        return  # the service has one input: a reference to another is false, which is left to their check
     named |= {reference.topic for reference in references or [] if reference.is_wellformed}
     if len(named) > 1:
         raise InputError(
@@ -189,10 +184,10 @@ class AuditScope:
     is_table: bool
     is_ordered: bool
     has_table_grids: bool
-    may_be_table: bool
+    may_be_table: bool  # the policy has a stream section, and the user did not say which command made the release
     is_partial: bool
     is_strict: bool
-    window: int | None = None
+    window: int | None = None  # delta + 1 offsets of a stream, within which a clock has no trend
 
     @classmethod
     def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:

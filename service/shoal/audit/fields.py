@@ -50,7 +50,6 @@ from shoal.audit.scales import (
     Categories,
     DecimalSign,
     decimal_number,
-    is_decimal,
     value_reader,
 )
 from shoal.policy import (
@@ -236,7 +235,6 @@ class MessageStructure:
 
 
 def _has_distinct_names(message: Record) -> bool:
-    """Whether no object inside a message has a name twice."""
     level: list[object] = list(message.values())
     while level:
         objects = [value for value in level if isinstance(value, JsonObject)]
@@ -494,9 +492,9 @@ class UsableRecord:
     """A record that fits the policy."""
 
     values: tuple[float, ...]
-    unchanged: str
-    subject: str | None
-    category_bytes: int = 0
+    unchanged: str  # texts of the unchanged fields, separated by `FIELD_SEPARATOR`
+    subject: str | None  # normalised; None if every record is a subject of its own
+    category_bytes: int = 0  # of the published categories as JSON, limited together with the unchanged fields
 
 
 class RecordReader:
@@ -665,7 +663,7 @@ def merged_subject(text: str, kind: FieldType) -> str | None:
 
 def _exact(text: str) -> tuple[str, int] | None:
     """Return a decimal number as digits without trailing zeros and a power of ten; None if the text is no number."""
-    if not is_decimal(text):
+    if decimal_number(text) is None:
         return None
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
@@ -731,5 +729,5 @@ def _cell(kind: FieldType, cell: str, sign: DecimalSign) -> str | None:
     if kind == "boolean":
         return text.lower() if text.lower() in {"true", "false"} else None
     number = sign.to_point(text)
-    found = canonical_decimal(number) if is_decimal(number) else None
+    found = None if decimal_number(number) is None else canonical_decimal(number)
     return found if kind == "number" or (found and INTEGER.fullmatch(found)) else None

@@ -102,7 +102,7 @@ class JointUniqueness:
     rows: int
     unique: int
     classes: int
-    are_known: bool
+    are_known: bool  # the policy says of each field that others may know it: role ``other``, or ``publish_unchanged``
 
     @property
     def share(self) -> float:
@@ -152,9 +152,9 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
 class NearDuplicates:
     """Subjects that every step of ``normalize`` would merge with another; the clusters are None if they are unknown."""
 
-    subjects: int
-    clusters: int | None
-    below_k: int | None
+    subjects: int  # of the usable originals, less their number after merging
+    clusters: int | None  # that hold two subjects which would be one
+    below_k: int | None  # that would have fewer than k
 
     def measures(self) -> dict[str, float | int | None]:
         """Return the measures of the verdict."""
@@ -202,8 +202,8 @@ class UnchangedField:
     """A field that is published unchanged, and how well it identifies records; None for fewer than 30 records."""
 
     name: str
-    unique_share: float | None
-    order_correlation: float | None
+    unique_share: float | None  # of the values that occur in one record; nulls and empty cells do not count
+    order_correlation: float | None  # largest absolute rank correlation (Spearman) with arrival in a partition
     is_acknowledged: bool
 
     def warnings(self) -> list[str]:
@@ -284,7 +284,6 @@ def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVect
 
 
 def _combine(classes: IntVector, column: IntVector) -> IntVector:
-    """Return codes from 0 of the pairs of two codes."""
     combined: IntVector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
     return combined
 

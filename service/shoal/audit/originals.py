@@ -140,20 +140,22 @@ class SizeBounds:
 class Originals:
     """All n records of the original, in its order."""
 
-    values: npt.NDArray[np.float64]
-    subjects: npt.NDArray[np.int64]
-    unchanged: list[str | None]
+    values: npt.NDArray[np.float64]  # as `shoal.audit.scales` reads them; zeros where the record is unusable
+    subjects: npt.NDArray[np.int64]  # equal codes for equal subjects; -1 where the record is unusable
+    unchanged: list[str | None]  # texts of the unchanged fields; None where the record is unusable
     partitions: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]  # of a plain file the numbers of the records, from 0
     is_export: bool
-    timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # ms; -1 for none
+    # Fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is unusable.
     sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     file: InputFile | None = None
-    was_read_whole: bool = False
+    was_read_whole: bool = False  # a summary counts all records as read, the last one even without end
+    # By subject code: equal for subjects that every step of ``normalize`` would make one; None if they are no texts.
     merged: npt.NDArray[np.int64] | None = None
-    may_be_followed: bool = True
+    may_be_followed: bool = True  # a run with ``--follow`` reads no topic, and not for an ordered release
     released: Form = "jsonl"
-    drops: dict[Dropped, list[int]] = field(default_factory=dict)
+    drops: dict[Dropped, list[int]] = field(default_factory=dict)  # indices of dropped messages, no records
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -152,7 +152,7 @@ class OriginalRecord(NamedTuple):
     offset: int
     record: Record | None
     envelope: Record
-    size: int = 0
+    size: int = 0  # bytes of the record as it was read; 0 if they are not known
 
 
 class ReleasedRecord(NamedTuple):
@@ -161,7 +161,7 @@ class ReleasedRecord(NamedTuple):
     partition: int
     text: str
     record: Record | None
-    is_bare: bool | None = None
+    is_bare: bool | None = None  # neither a key nor headers; None if the file does not show them
 
 
 def original_records(

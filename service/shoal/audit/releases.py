@@ -50,8 +50,8 @@ class PartitionRows:
 
     quasi: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)  # number of each row in the file, from 1, without a header
+    texts: list[str] = field(default_factory=list)  # the rows by whose bytes they are sorted
 
     def __len__(self) -> int:
         return len(self.quasi)
@@ -80,7 +80,7 @@ class ReleasedRows:
     by_partition: dict[int, PartitionRows]
     checks: list[CheckCounter]
     is_export: bool
-    envelope: frozenset[str] = frozenset()
+    envelope: frozenset[str] = frozenset()  # which of key and headers the lines of an export have
 
     def __len__(self) -> int:
         return sum(map(len, self.by_partition.values()))

@@ -157,9 +157,9 @@ def check_ordered_release(
 class InferredClusters:
     """Clusters read off the release, of a topic in the order of their oldest records: no other order is possible."""
 
-    clusters: list[EvidenceCluster] | None
+    clusters: list[EvidenceCluster] | None  # None if rows cannot be traced to records
     traced: CheckCounter
-    doubt: str = ""
+    doubt: str = ""  # why the clusters may be wrong, and what would decide it
 
 
 def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) -> InferredClusters:

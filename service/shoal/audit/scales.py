@@ -45,7 +45,6 @@ __all__ = [
     "Release",
     "TaxonomyTree",
     "decimal_number",
-    "is_decimal",
     "published_values",
     "value_reader",
 ]
@@ -293,11 +292,6 @@ class DecimalSign:
 POINT = DecimalSign()
 
 
-def is_decimal(text: str) -> bool:
-    """Whether a text is an ASCII decimal number."""
-    return _DECIMAL.fullmatch(text) is not None
-
-
 def decimal_number(text: str) -> float | None:
     """Return the float64 nearest to an ASCII decimal number; None for any other text."""
     return float(text) if _DECIMAL.fullmatch(text) else None
@@ -370,7 +364,7 @@ def _time_reader(attribute: Attribute, form: Form, sign: DecimalSign) -> ValueRe
             found = iso_ms(text)
         else:
             number = sign.to_point(text)
-            found = epoch_ms(number, unit) if is_decimal(number) else None
+            found = None if decimal_number(number) is None else epoch_ms(number, unit)
         return None if found is None else float(found)
 
     return read

@@ -59,15 +59,15 @@ class AuditedCounts:
     """What the audit counted; None where it could not."""
 
     records: int
-    reached: int
+    reached: int  # records up to the last one that is released or referenced; of an exported topic all
     rows: int
     clusters: RecomputedClusters | None
-    quarantined: tuple[int, int] | None
+    quarantined: tuple[int, int] | None  # fewest and most records of a file that the run can have refused
     dropped: Mapping[str, int]
-    suppressed: int | None
+    suppressed: int | None  # the most, as of ``held``, unless ``are_exact``
     held: int | None
     are_exact: bool
-    certain: int
+    certain: int  # the fewest that were suppressed
     losses: Losses | None
     values: Figures = field(default_factory=dict)
 
@@ -160,11 +160,11 @@ def reading_warnings(summary: Summary, originals: Originals, dropped: Sequence[s
 class Losses:
     """The loss of a release."""
 
-    by_attribute: dict[str, float | None]
-    sse: float | None
+    by_attribute: dict[str, float | None]  # in the measure of the attribute; None if it has no loss or is not known
+    sse: float | None  # sums of squares on z-scores (ddof = 0); None without numbers and times, or if one hardly varies
     sst: float | None
-    mean: float | None = None
-    clocks: list[str] | None = None
+    mean: float | None = None  # None if the loss of an attribute is not known, or none has one
+    clocks: list[str] | None = None  # times of which a trend is removed; None of a table, or if it is not known of all
 
 
 def measure_losses(
@@ -177,7 +177,7 @@ def measure_losses(
     """Return the losses; None if the clusters are not known, or the summary states no loss. Cost: O(n d)."""
     if found is None or summary.keys().isdisjoint({"loss", "mean_loss", "clocks", *SQUARES}):
         return None
-    window = window if "clocks" in summary else None
+    window = window if "clocks" in summary else None  # earlier versions removed no trend
     clusters = found.clusters
     members = [np.array(cluster.members) for cluster in clusters]
     texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
@@ -298,7 +298,6 @@ class _SummaryReader:
         return value
 
     def names(self, key: str) -> list[str] | None:
-        """Return a list of names."""
         value = self._summary.get(key)
         if value is None:
             return None

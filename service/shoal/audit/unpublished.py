@@ -84,10 +84,10 @@ class AuditedReferences:
             "references hold topic, partition, offset and one of four reasons that the record allows, nothing else",
             "reference",
         )
-        self.reasons: dict[int, str] = {}
-        self.ahead: set[int] = set()
-        self.claimed: Counter[str] = Counter()
-        self.undecided: Counter[str] = Counter()
+        self.reasons: dict[int, str] = {}  # of each referenced original, by its index
+        self.ahead: set[int] = set()  # usable records that are claimed to be rejected by the clock
+        self.claimed: Counter[str] = Counter()  # records by what only the quarantine states
+        self.undecided: Counter[str] = Counter()  # records by the file that would decide
         self._originals, self._limits = originals, limits
         self._delta = 0 if policy.stream is None else policy.stream.delta
         self._is_released = is_released
@@ -226,7 +226,7 @@ class PartitionHistory:
 
     def flushed_population(self) -> int | None:
         """Return the subjects that were held when the end of the input released records; None if it is not known."""
-        if not self.is_flushed or self._releases_all:
+        if not self.is_flushed or self._releases_all:  # the last clusters of rule block do not show the end
             return None
         held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
         return len(np.unique(self._subjects[held]))
@@ -258,6 +258,7 @@ class PartitionHistory:
 
     def may_have_been_short(self, position: int, *, counts_all: bool) -> bool:
         """Whether fewer than k subjects may have been held when a clock or an operator decided on the record."""
+        # A clock decides on nothing while fewer than ``min_population`` are held, so it suppresses no record then.
         if not self._may_suppress_early:
             return False
         last = max(position, int(self._newest_of_earlier[position]))
@@ -380,26 +381,26 @@ class BreakableValues:
 class StatedAccounts:
     """What the run states about its unpublished records."""
 
-    reasons: Mapping[int, str] | None
-    suppressed: int | None
+    reasons: Mapping[int, str] | None  # as of `AuditedReferences`; None without a quarantine file
+    suppressed: int | None  # by a complete summary of a file; None of a topic
     is_drained: bool
-    read_end: int | None = None
+    read_end: int | None = None  # first lines that the summary counts as read; None of a topic
 
 
 @dataclass(slots=True)
 class Accounts:
     """The unpublished records, as far as they are accounted for."""
 
-    complete: CheckCounter
-    suppressed: CheckCounter
-    is_due: BoolVector
+    complete: CheckCounter  # no record is missing
+    suppressed: CheckCounter  # each suppression was necessary or is possible
+    is_due: BoolVector  # false while so few records arrived for certain that it need not be released
     held: int = 0
-    suppressible: int = 0
-    certain: int = 0
-    claimed: Counter[str] = field(default_factory=Counter)
+    suppressible: int = 0  # unreferenced records that were or may have been suppressed
+    certain: int = 0  # those that had to be
+    claimed: Counter[str] = field(default_factory=Counter)  # as of `AuditedReferences`, of all that the run states
     undecided: Counter[str] = field(default_factory=Counter)
-    population: CheckCounter | None = None
-    early_decisions: int | None = 0
+    population: CheckCounter | None = None  # None without ``privacy.min_population``, or if files do not show it
+    early_decisions: int | None = 0  # as of `Verdict`
 
 
 def check_unpublished(
@@ -499,7 +500,7 @@ def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolV
     if policy.subject is None or not counts:
         return Counter()
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
-    most = max(counts.values())
+    most = max(counts.values())  # at most c of each are left, with the largest c within the share of what remains
     left = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
     return Counter({subject: max(0, count - left) for subject, count in counts.items()})
 
@@ -521,8 +522,6 @@ def _new_accounts(originals: Originals, suppressed: str) -> Accounts:
 
 
 class _Examiner:
-    """Examines the records one by one and counts the results."""
-
     def __init__(
         self,
         policy: Policy,
@@ -573,7 +572,6 @@ class _Examiner:
         return check
 
     def examine(self, index: int) -> None:
-        """Examine one record that was not released."""
         accounts, reasons = self.accounts, self._stated.reasons
         may_be_held = bool(self._may_be_held[index])
         reason = None if reasons is None else reasons.get(index)
@@ -649,7 +647,6 @@ class _Examiner:
                 self._claim(index, cause)
 
     def _was_suppressed(self, index: int) -> bool:
-        """Whether the record had to be suppressed."""
         if self._limits.exceeds_quota[index]:
             return True
         history = self._histories[self._partitions[index]]

@@ -210,8 +210,8 @@ def _read_originals(
     has_summary: bool,
 ) -> Originals:
     """Read the original; number its messages by line, as `shoal pipe` does, or by offset, as `shoal run` does."""
-    by_line = not release.is_export
-    if not len(release):
+    by_line = not release.is_export  # the rows show which command made them
+    if not len(release):  # a summary does: `shoal run` writes none
         by_line = is_export is False
         if is_export is None and policy.envelope_attributes and source.form != "csv":
             has_offsets = first_line_names(source.path) >= {"partition", "offset"}
@@ -253,6 +253,7 @@ class _Audit:
         self._clusters: RecomputedClusters | None = None
         self._accounts: Accounts | None = None
         self._references: AuditedReferences | None = None
+        self._reasons: Mapping[int, str] | None = None
         self._compared: frozenset[str] = frozenset()
         self._unchanged = measure_unchanged_fields(policy, originals)
         self._joint = measure_joint_uniqueness(policy, release)
@@ -263,7 +264,6 @@ class _Audit:
         self._undecided: list[str] = []
 
     def verdict(self) -> Verdict:
-        """Run all checks and return the verdict."""
         if not self._has_other_policy():
             self._recompute()
             self._check_references()
@@ -364,13 +364,9 @@ class _Audit:
         if self._stated.references is None:
             return
         found = check_references(self._policy, self._originals, self._limits, self._clusters, self._stated.references)
-        self._references = found
+        self._references, self._reasons = found, found.reasons
         self._checks += [found.valid, found.fitting]
         self._add_counts(found.claimed, found.undecided)
-
-    @property
-    def _reasons(self) -> Mapping[int, str] | None:
-        return None if self._references is None else self._references.reasons
 
     def _account(self) -> None:
         """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
@@ -553,7 +549,6 @@ class _Audit:
     # ---------------------------------------------------------------- verdict
 
     def _result(self) -> Verdict:
-        """Return the verdict on all checks so far."""
         policy, originals, accounts = self._policy, self._originals, self._accounts
         measures = measure_release(policy, originals, self._release, self._clusters, self._unchanged, self._joint)
         near = count_near_duplicates(policy, originals, self._clusters)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from shoal.arrays import Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.policy.policy import DEFAULT_MAX_VALUE_SHARE
-from shoal.protection import (
+from shoal.protection.diversity import (
     DISTINCT,
     ENTROPY,
     EQUAL,
@@ -261,8 +261,6 @@ def _columns_of(confidential: ArrayLike | Sequence[object], count: int) -> list[
 
 
 class _Bins:
-    """The bins of a reference."""
-
     def __init__(self, reference: Mapping[object, float]) -> None:
         self._is_ordered = all(key is None or isinstance(key, int | Decimal) for key in reference)
         listed = sorted(reference, key=_order) if self._is_ordered else list(reference)
@@ -274,11 +272,9 @@ class _Bins:
         )
 
     def bins_of(self, keys: list[object]) -> list[int]:
-        """Return the bin of each value."""
         return [self._bins[key] if key in self._bins else self._unlisted(key) for key in keys]
 
     def _unlisted(self, key: object) -> int:
-        """Return the bin of a value that is not listed."""
         if not self._is_ordered:
             return len(self._bins)
         if key is None:
@@ -323,6 +319,5 @@ def _key(value: object) -> object:
 
 
 def _stacked(columns: list[list[int]], count: int) -> NDArray[np.int64]:
-    """Return columns as an array (count, columns)."""
     stacked: Int64Vector = np.array(columns, np.int64).reshape(len(columns), count)
     return np.ascontiguousarray(stacked.T)

@@ -19,7 +19,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
-from shoal.protection import (
+from shoal.protection.diversity import (
     DISTINCT,
     ENTROPY,
     ENTROPY_TOLERANCE,

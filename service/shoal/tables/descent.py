@@ -1002,7 +1002,6 @@ def _save_labels(state: DenseDescentState) -> None:
 
 @njit_inline
 def _rollback(state: DenseDescentState) -> None:
-    """Move all records back to the clusters of the saved labels."""
     for x in range(state.labels.size):
         if state.labels[x] != state.saved_labels[x]:
             _move(state, x, state.saved_labels[x])

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernels.jit import compile_if_large
-from shoal.protection import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
+from shoal.protection.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
     Diversity,
     Reference,
@@ -425,7 +425,6 @@ def _is_share(given: object) -> bool:
 
 
 def _is_l_diversity(given: object) -> bool:
-    """Whether a value of any type is an l-diversity that a cluster can have."""
     if not isinstance(given, LDiversity) or not is_number(given.l) or not is_number(given.c):
         return False
     if given.kind == ENTROPY:
@@ -435,7 +434,6 @@ def _is_l_diversity(given: object) -> bool:
 
 
 def _is_attribute(attribute: object, n: int) -> bool:
-    """Whether a value of any type is a confidential attribute of n records."""
     if not isinstance(attribute, ConfidentialAttribute) or not _are_codes(attribute.bins, n):
         return False
     reference: object = attribute.reference

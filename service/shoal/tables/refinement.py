@@ -160,18 +160,15 @@ class _Budget:
     """The budget of one refinement of n records, and the changes counted so far."""
 
     def __init__(self, budget_used: BudgetUsed, n: int, constraints: ClusterConstraints) -> None:
-        self._budget_used, self._n, self._tried = budget_used, n, 0
+        self._budget_used, self._n, self.tried = budget_used, n, 0
         self.batch = BATCH if constraints.t is None else min(BATCH, max(T_CLOSE_BATCH, n))
 
     def used(self) -> float:
-        return self._budget_used(self._tried)
-
-    def count(self, changes: int) -> None:
-        self._tried += changes
+        return self._budget_used(self.tried)
 
     def is_over(self) -> bool:
         """Return whether the budget is used up; the call itself counts as some changes."""
-        self._tried += CHANGES_PER_CALL * self._n
+        self.tried += CHANGES_PER_CALL * self._n
         return self.used() >= 1.0
 
 
@@ -213,7 +210,7 @@ def _anneal(search: _SearchState, budget: _Budget, random: np.random.Generator, 
     while (share := (budget.used() - begin) / (end - begin)) < 1.0:
         temperature = START_TEMPERATURE * (END_TEMPERATURE / START_TEMPERATURE) ** share
         anneal(search.partition, budget.batch, temperature, random)
-        budget.count(budget.batch)
+        budget.tried += budget.batch
     recompute_centroids(search.partition)
     descend(search.partition, ROUNDS)
 

@@ -16,7 +16,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
-from shoal.protection import DISTINCT, LDiversity
+from shoal.protection.diversity import DISTINCT, LDiversity
 from shoal.tables.constraints import (
     NONE,
     ClusterConstraints,
@@ -151,7 +151,6 @@ def _best_partner(
 
 @njit_inline
 def _have_equal_values(partition: PartitionState, one: int, other: int) -> bool:
-    """Whether two records agree in all protected attributes and in their subject."""
     constraints = partition.constraints
     if constraints.subjects.size > 0 and constraints.subjects[one] != constraints.subjects[other]:
         return False

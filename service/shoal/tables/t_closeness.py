@@ -10,7 +10,7 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernels.jit import njit
 from shoal.kernels.kd_tree import LOWEST, build, empty_neighbour_search, nearest, remove
-from shoal.protection import ORDERED, T_TOLERANCE, build_diversity_rule
+from shoal.protection.diversity import ORDERED, T_TOLERANCE, build_diversity_rule
 from shoal.tables.constraints import ConfidentialAttribute, cluster_distances, emd_of_clusters
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import centroids_of
