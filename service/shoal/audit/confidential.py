@@ -36,19 +36,16 @@ __all__ = ["AuditedColumn", "Figures", "ValueClass", "check_values", "measure_va
 
 NodePath = TypeVar("NodePath", bound=tuple[Hashable, ...])
 """The nodes of a value from the leaf up to the child of the root."""
-_EXACT = Context(prec=5000)
-"""More digits than the sum of two float64 has."""
+_EXACT = Context(prec=5000)  # more digits than the sum of two float64 has
 Distance: TypeAlias = Callable[[Mapping[str, int]], float]
 """From the number of members of each key to the distance of their distribution from the reference."""
 TextKeys: TypeAlias = Callable[[str | None], str]
-TOLERANCE = 1e-9
-"""Rounding error of a distance or an entropy computed in float64."""
+TOLERANCE = 1e-9  # rounding error of a distance or an entropy computed in float64
 SHARE_TOLERANCE = Fraction(2, 10**9)
 """In records: the limit may be a rounded number, such as 0.333333333333, and the engine allows half of this."""
 Figures: TypeAlias = dict[tuple[str, ...], tuple[float, ...]]
 """The numbers that a summary may state at a path of field names: one, or several that are right."""
-_LARGEST = 1e150
-"""Sums of squares of larger numbers are not compared."""
+_LARGEST = 1e150  # sums of squares of larger numbers are not compared
 _TIE = 1e-9
 
 

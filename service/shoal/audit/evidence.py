@@ -1,8 +1,4 @@
-"""Reads what a run states about its release: evidence, references of the quarantine, and the summary.
-
-None of it is trusted. The clusters of the evidence are checked, and the rest is reconciled with the files. A service
-may read several inputs; then what is stated about one of them is selected.
-"""
+"""Reads what a run states about its release: evidence, references of the quarantine, the summary. None is trusted."""
 
 from __future__ import annotations
 

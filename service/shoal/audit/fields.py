@@ -86,8 +86,7 @@ __all__ = [
     "text_key_reader",
 ]
 
-_CONVERTED = {"schema", "payload"}
-"""Names of the object that JsonConverter writes."""
+_CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
 
 class Dropped(StrEnum):
@@ -376,8 +375,7 @@ _NUMBER, _TEXT, _DOCUMENT = "ntj"
 _JSON_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _LONGEST_EXPONENT = 18
 """Characters. Of longer exponents no number is made: such a text is a text."""
-_LARGEST_POWER = 10**17
-"""Largest power of ten that numbers are compared with."""
+_LARGEST_POWER = 10**17  # largest power of ten that numbers are compared with
 
 
 def key_reader(kind: FieldType, missing_values: Collection[str], released: Form = "jsonl") -> KeyReader:

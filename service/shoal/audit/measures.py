@@ -38,16 +38,12 @@ __all__ = [
 ]
 
 IntVector = npt.NDArray[np.int64]
-MIN_RECORDS = 30
-"""With fewer records most values are unique and most correlations are large by chance."""
-MAX_UNIQUE_SHARE = 0.05
-"""A larger share of unique values, or of rows that agree with no other, is a warning."""
-MAX_FIELDS = 3
-"""Most unchanged fields that are combined."""
+MIN_RECORDS = 30  # with fewer records most values are unique and most correlations are large by chance
+MAX_UNIQUE_SHARE = 0.05  # a larger share of unique values, or of rows that agree with no other, is a warning
+MAX_FIELDS = 3  # most unchanged fields that are combined
 MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
-MAX_ORDER_CORRELATION = 0.5
-"""A larger rank correlation with the order of arrival is a warning."""
+MAX_ORDER_CORRELATION = 0.5  # a larger rank correlation with the order of arrival is a warning
 
 
 def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:

@@ -1,12 +1,10 @@
 """The records of the original as arrays, found by partition and offset.
 
-A CSV record is unusable if one of its cells contains another record. An unpaired quote in the file causes this: the
-cell then holds the fields of another subject.
+A CSV record is unusable if one of its cells contains another record, as an unpaired quote in the file causes it.
 
 Three lengths are compared with ``kafka.max_record_bytes``: of a message, of each key and header that the policy reads,
-and of the categories of a record with its unchanged fields as they are published, without separators between these and
-the quasi-identifiers. The original shows them exactly, but for messages that an export contains as JSON objects and
-rows of Parquet: these have a smallest and a largest possible length.
+and of the categories with the unchanged fields as they are published. The original shows them exactly, but for messages
+that an export contains as JSON objects and rows of Parquet: these have a smallest and a largest possible length.
 """
 
 from __future__ import annotations
@@ -62,10 +60,8 @@ __all__ = [
     "read_originals",
 ]
 
-DEFAULT_MAX_BYTES = 900_000
-"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
-UNUSABLE = -1
-"""Subject code of an unusable record."""
+DEFAULT_MAX_BYTES = 900_000  # ``kafka.max_record_bytes`` if the policy has no section ``kafka``
+UNUSABLE = -1  # subject code of an unusable record
 UNKNOWN_TIMESTAMP = -1
 _ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 

@@ -1,10 +1,8 @@
-"""Reads files into records: JSON lines, exports of topics, CSV and Parquet.
+"""Reads files into records: JSON lines, exports of topics, CSV and Parquet. It does not know what the fields mean.
 
-A record maps names to values, or is None where the text is no record. This module does not know what the fields mean.
-
-JSON and CSV are read with the standard library, and Parquet with pyarrow, an optional dependency. JSON keeps repeated
-names, their order, and all digits of numbers. The strictness of the readers decides which originals are usable, so they
-are not shared with the decoders of the engine: one defect would then be invisible to both sides.
+A record maps names to values, or is None where the text is no record. JSON keeps repeated names, their order, and all
+digits of numbers. The strictness of the readers decides which originals are usable, so they are not shared with the
+decoders of the engine: one defect would then be invisible to both sides.
 """
 
 from __future__ import annotations
@@ -68,32 +66,21 @@ Form: TypeAlias = Literal["csv", "jsonl"]
 Record: TypeAlias = Mapping[str, object]
 NumberWriter: TypeAlias = Callable[[float], str]
 Item = TypeVar("Item")
-json_text = json.JSONEncoder(ensure_ascii=False).encode
-"""Write a value as JSON with the fewest escapes."""
-ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
-"""Names that every line of an exported original has."""
+json_text = json.JSONEncoder(ensure_ascii=False).encode  # write a value as JSON with the fewest escapes
+ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})  # names that every line of an exported original has
 ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
 """Names that a line of an exported original may have besides."""
-RELEASED_EXPORT = frozenset({"partition", "value"})
-"""Names that every line of an exported release has."""
-RELEASED_ENVELOPE = frozenset({"key", "headers"})
-"""Names that every line of an exported release may have besides."""
-EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
-"""How exports write that a message has no headers."""
-TOMBSTONE: Record = MappingProxyType({})
-"""The record of a message without a value."""
+RELEASED_EXPORT = frozenset({"partition", "value"})  # names that every line of an exported release has
+RELEASED_ENVELOPE = frozenset({"key", "headers"})  # names that every line of an exported release may have besides
+EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})  # how exports write that a message has no headers
+TOMBSTONE: Record = MappingProxyType({})  # the record of a message without a value
 _NO_FIELDS: Record = {}
-LARGEST_COUNT = 1 << 62
-"""Partitions, offsets and counts are smaller in magnitude."""
+LARGEST_COUNT = 1 << 62  # partitions, offsets and counts are smaller in magnitude
 INTEGER = re.compile(r"[+-]?[0-9]+")
-_MAX_INTEGER_LENGTH = 4300
-"""Characters; longer integers are not numbers (the limit of Python's int)."""
-_COUNT = re.compile(r"-?[0-9]{1,18}")
-"""Partitions, offsets and usable timestamps; all of them fit 64 bits."""
-_MIN_PLAIN_EXPONENT = -5
-"""Fractions whose first digit stands for at least 10**-5 are written without an exponent."""
-MAX_DEPTH = 64
-"""Nested objects and arrays of a record, itself included."""
+_MAX_INTEGER_LENGTH = 4300  # characters; longer integers are not numbers (the limit of Python's int)
+_COUNT = re.compile(r"-?[0-9]{1,18}")  # partitions, offsets and usable timestamps; all of them fit 64 bits
+_MIN_PLAIN_EXPONENT = -5  # fractions whose first digit stands for at least 10**-5 are written without an exponent
+MAX_DEPTH = 64  # nested objects and arrays of a record, itself included
 _TOO_LARGE_NUMBER = "1e999"
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
@@ -167,10 +154,7 @@ class ReleasedRecord(NamedTuple):
 def original_records(
     file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
 ) -> Iterator[OriginalRecord]:
-    """Yield the records of an original; ``names``: what every line of an export must have, None for plain records.
-
-    ``by_line``: number messages by line, from 0 in partition 0. ``clustered``: as in `parquet_lines`.
-    """
+    """Yield the records of an original; ``names``: what every line of an export must have, None for plain records."""
     if names is not None:
         yield from _messages(file.path, names) if by_line else _exported(file.path, names)
     elif file.form == "csv":
@@ -467,10 +451,7 @@ def _column_names(header: list[str], declared: Collection[str]) -> list[str]:
 def csv_rows(
     path: Path, dialect: CsvDialect, *, skip_bom: bool, declared: Collection[str] = ()
 ) -> Iterator[tuple[str, Mapping[str, object] | None]]:
-    """Yield the rows after the header: the text as it stands in the file, and the cells by column name.
-
-    The cells are None if the text is not a record of this header, and empty for an empty line.
-    """
+    """Yield the text of each row after the header, and its cells: none of an empty line, None if it is no record."""
     rows = _cells(path, dialect, skip_bom=skip_bom)
     header = _column_names(next(rows, ("", None))[1] or [], declared)
     has_repeated_names = len(set(header)) != len(header)

@@ -1,8 +1,7 @@
 """Reads the released rows and checks each of them by itself: columns, canonical form, grid, bounds.
 
-A row is compared with others by its quasi-identifiers as printed and by the values of its unchanged fields. Its text
-must be the canonical one: compact JSON, or CSV with the fewest quotes. Values of an original that were copied and not
-read would have other texts, such as 1e2 for 100.0 or an escape for a letter. Of a Parquet file the values count.
+The text of a row must be the canonical one: compact JSON, or CSV with the fewest quotes. Values of an original that
+were copied and not read would have other texts, such as 1e2 for 100.0. Of a Parquet file the values count.
 """
 
 from __future__ import annotations

@@ -49,8 +49,7 @@ __all__ = [
     "value_reader",
 ]
 
-_MAX_LENGTH = 400
-"""No finite float64 printed on a grid has more characters."""
+_MAX_LENGTH = 400  # no finite float64 printed on a grid has more characters
 
 
 class ExactGrid:
@@ -135,17 +134,12 @@ _DAY_MS = 86_400_000
 _MONTHS = 12
 _LENGTHS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "days": Fraction(_DAY_MS)}
 """Milliseconds of one, by unit."""
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 0001 to 9999."""
-_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9
-"""Numbers beyond are no times of these years, and smaller ones are 0."""
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 0001 to 9999
+_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9  # numbers beyond are no times of these years, and smaller ones are 0
 
 
 def iso_ms(text: str) -> int | None:
-    """Return the milliseconds of a date, or of a date and time, in ISO 8601; None for any other text.
-
-    Without a zone it is in UTC. Fractions of a millisecond are rounded half to even.
-    """
+    """Return the milliseconds, half to even, of an ISO 8601 date or time, without a zone in UTC; None for others."""
     found = _ISO.fullmatch(text)
     if found is None:
         return None
@@ -244,8 +238,7 @@ class TimeGrid:
 
 
 ValueReader: TypeAlias = Callable[[object], float | None]
-ABSENT = object()
-"""Stands for a field that a JSON object does not have."""
+ABSENT = object()  # stands for a field that a JSON object does not have
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -735,10 +728,8 @@ class JudgedScale(ABC):
 
     is_amount: ClassVar[bool] = False
     """Whether values are amounts, which JSON writes as numbers, and an empty text is none."""
-    has_categories: ClassVar[bool] = False
-    """Whether values are codes of categories."""
-    is_clock: ClassVar[bool] = False
-    """Whether values can grow with the offsets of a stream."""
+    has_categories: ClassVar[bool] = False  # whether values are codes of categories
+    is_clock: ClassVar[bool] = False  # whether values can grow with the offsets of a stream
 
     def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
         """Return whether values are texts, so that a missing number is one by its text."""

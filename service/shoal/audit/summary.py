@@ -42,10 +42,8 @@ _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
 _COUNTED = {*_ACCOUNTED, "records", "dropped", "clusters", "cluster_size", "subjects", "share", "policy"}
 """Fields that are compared as far as the clusters are known."""
-RELATIVE_TOLERANCE = 5e-4
-"""Fractions of a summary may be rounded to four digits."""
-ABSOLUTE_TOLERANCE = 1e-9
-"""Rounding error of a loss near zero."""
+RELATIVE_TOLERANCE = 5e-4  # fractions of a summary may be rounded to four digits
+ABSOLUTE_TOLERANCE = 1e-9  # rounding error of a loss near zero
 SQUARES = frozenset({"sse", "sst", "information_loss", "d_x"})
 """Fields of a summary that follow from the sums of squares on z-scores."""
 MIN_RELATIVE_VARIANCE = 1e-20

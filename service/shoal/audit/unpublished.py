@@ -66,10 +66,8 @@ __all__ = [
     "unknown_completeness",
 ]
 
-MAX_AHEAD_MS = 3_600_000
-"""A service rejects records with a timestamp more than this far ahead of its clock (ms)."""
-FIRST_LOOK = 8
-"""So many times k records are counted first; among them are usually k subjects."""
+MAX_AHEAD_MS = 3_600_000  # a service rejects records with a timestamp more than this far ahead of its clock (ms)
+FIRST_LOOK = 8  # so many times k records are counted first; among them are usually k subjects
 
 
 class AuditedReferences:
@@ -299,8 +297,7 @@ class ClaimedSuppressions:
         causes = ["a flush", "the size of the offset metadata"] if is_export else []
         self._early_causes = " or ".join([*(["a time limit"] if has_time_limit or not is_export else []), *causes])
         self._counts: Counter[Cause] = Counter()
-        self.names_records = True
-        """Whether it is stated which records were suppressed, and not only how many."""
+        self.names_records = True  # whether it is stated which records were suppressed, and not only how many
         self._held: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     def add(self, cause: Cause, partition: int, gap: int, position: int, subject: int) -> None:

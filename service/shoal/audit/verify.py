@@ -622,8 +622,7 @@ _MEASURES = (
     *("blocks", "jointly_k_anonymous"),
 )
 """Other fields, in the order in which they are named. Those that could not be compared are not examined."""
-_LEARNED = ("position_weight", "widths")
-"""What a stream has learned."""
+_LEARNED = ("position_weight", "widths")  # what a stream has learned
 
 
 def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:

@@ -46,8 +46,7 @@ __all__ = [
     "is_diverse",
 ]
 
-NO_L, DISTINCT, ENTROPY, RECURSIVE = range(4)
-"""Kinds of l-diversity."""
+NO_L, DISTINCT, ENTROPY, RECURSIVE = range(4)  # kinds of l-diversity
 ORDERED, EQUAL, HIERARCHICAL = range(3)
 """Distances between two bins: by rank, 1 between any two, by the height of their lowest common ancestor."""
 
@@ -186,16 +185,12 @@ def _nodes_of_level(paths: Int64Matrix) -> Int64Vector:
     return np.cumsum(is_first) - 1
 
 
-NO_DIVERSITY = build_diversity_rule()
-"""No constraint."""
+NO_DIVERSITY = build_diversity_rule()  # no constraint
 
 
-T_TOLERANCE = 1e-12
-"""Rounding allowance for a distance between distributions."""
-ENTROPY_TOLERANCE = 1e-12
-"""Rounding allowance for an entropy, in nats."""
-SHARE_TOLERANCE = 1e-9
-"""Rounding allowance, in records, for the largest share of a value or of a subject."""
+T_TOLERANCE = 1e-12  # rounding allowance for a distance between distributions
+ENTROPY_TOLERANCE = 1e-12  # rounding allowance for an entropy, in nats
+SHARE_TOLERANCE = 1e-9  # rounding allowance, in records, for the largest share of a value or of a subject
 
 
 def empty_diversity_scratch(capacity: int) -> Int64Matrix:

@@ -1,9 +1,4 @@
-"""Codes and bins of the values of protected attributes, for one partition.
-
-A block numbers its values by itself (`ProtectedValues`). Records of different blocks meet in one cluster, so the
-pipeline gives each value one code for as long as a record with it is held. Its bin is the place of the value in the
-reference of the policy.
-"""
+"""Codes and bins of the values of protected attributes, for one partition; each block numbers its values by itself."""
 
 from __future__ import annotations
 

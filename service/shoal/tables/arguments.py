@@ -1,7 +1,4 @@
-"""Arguments of the Python interface: numbers, arrays, texts of subjects, and confidential values with their reference.
-
-Every fault is named with its field; no value appears in a message.
-"""
+"""Arguments of the Python interface. Every fault is named with its field; no value appears in a message."""
 
 from __future__ import annotations
 
@@ -56,8 +53,7 @@ __all__ = [
 ]
 
 
-AnyArray: TypeAlias = NDArray[np.generic]
-"""An array of any type."""
+AnyArray: TypeAlias = NDArray[np.generic]  # an array of any type
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -95,8 +91,7 @@ def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
     return objects
 
 
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
-"""Texts that are numbers."""
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")  # texts that are numbers
 
 
 def normal_form(name: str) -> str:
@@ -113,14 +108,11 @@ def normal_form(name: str) -> str:
 Diversity: TypeAlias = int | Mapping[str, float | Sequence[float]]
 """An ``l``: a number of distinct values, or a kind with its parameters."""
 
-Reference: TypeAlias = Mapping[object, float]
-"""Shares of the values of a confidential attribute."""
+Reference: TypeAlias = Mapping[object, float]  # shares of the values of a confidential attribute
 
-ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
-"""Value codes (n, q), and bins (n, q) with t."""
+ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]  # value codes (n, q), and bins (n, q) with t
 
-SUM_TOLERANCE = 1e-6
-"""Largest difference between 1 and the sum of the shares of a reference."""
+SUM_TOLERANCE = 1e-6  # largest difference between 1 and the sum of the shares of a reference
 
 _DIFFERENCES = Context(prec=1000, traps=[])
 """For the distances of two numbers of any size; exact in the range of float64 where both have few digits."""

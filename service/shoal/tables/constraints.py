@@ -178,11 +178,9 @@ def cluster_distances(rule: DiversityRule, bins: Int64Vector, cluster_bounds: In
     return found
 
 
-NONE = -1
-"""In place of a record or a cluster: there is none."""
+NONE = -1  # in place of a record or a cluster: there is none
 LEAF_SIZE = 64
-CANDIDATES = 8
-"""Nearest clusters that a cluster may be merged with in one round."""
+CANDIDATES = 8  # nearest clusters that a cluster may be merged with in one round
 SEQUENTIAL_BELOW, PAIRING_ROUNDS = 16, 20
 """With so few violating clusters, or after so many rounds of pairing, clusters are merged one at a time."""
 
@@ -395,10 +393,7 @@ def is_unconstrained(constraints: ConstraintArrays) -> bool:
 def satisfies_constraints(
     constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
 ) -> bool:
-    """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither.
-
-    An empty cluster does. Buckets are not looked at.
-    """
+    """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither."""
     count = _collect(constraints, members, leaving, joining)
     if count == 0:
         return True

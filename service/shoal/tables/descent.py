@@ -57,8 +57,7 @@ __all__ = [
 ]
 
 
-MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS, MOVES = 0, 1, 2, 3
-"""Entries of `PartitionState.counters`."""
+MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS, MOVES = 0, 1, 2, 3  # entries of `PartitionState.counters`
 SWAP_MOVES = 2
 
 
@@ -287,8 +286,7 @@ def are_allowed(partition: PartitionState) -> bool:
     return True
 
 
-THIRD_NEIGHBOURS = 5
-"""Nearest neighbours of the second record whose clusters may be the third."""
+THIRD_NEIGHBOURS = 5  # nearest neighbours of the second record whose clusters may be the third
 
 
 SINGLE, CREATE, CYCLE = 0, 1, 2
@@ -432,8 +430,7 @@ def update_leaving_gains(partition: PartitionState, work: Worklist, cluster: int
         work.leaving_gains[i] = gain_of_leaving(partition, i)
 
 
-SUM_ERROR = 1.0 + 1e-9
-"""Factor that covers the rounding of a sum."""
+SUM_ERROR = 1.0 + 1e-9  # factor that covers the rounding of a sum
 MIN_RELATIVE_GAIN = 1e-10
 """Smallest gain that counts, relative to the mean loss of a record. Without it, changes among equal records, whose gain
 is rounding, would never end."""
@@ -639,10 +636,8 @@ def create(partition: PartitionState, i: int) -> float:
     return total if partition.sizes[cluster] == k else np.inf
 
 
-DENSE_UP_TO = 256
-"""Records up to which computing all distances is faster than searching for neighbours."""
-ROUNDS = 100
-"""Rounds of descent at most; descent ends long before."""
+DENSE_UP_TO = 256  # records up to which computing all distances is faster than searching for neighbours
+ROUNDS = 100  # rounds of descent at most; descent ends long before
 
 
 class DenseDescentState(NamedTuple):
@@ -678,8 +673,7 @@ def pair_squares(rows: Float64Matrix) -> Float64Matrix:
     return squares
 
 
-NO_SUBJECTS = np.zeros(0, np.int64)
-"""Every record has a subject of its own."""
+NO_SUBJECTS = np.zeros(0, np.int64)  # every record has a subject of its own
 
 
 @njit

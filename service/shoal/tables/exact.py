@@ -24,14 +24,11 @@ from shoal.tables.measures import loss_of
 __all__ = ["STORED", "ClusterPool", "check_exact", "choose_clusters", "optimal_of_line"]
 
 
-LARGEST = 5
-"""Records of a cluster at most: 2k - 1 for k = 3."""
-STORED, LEFT, BUDGET = 0, 1, 2
-"""Entries of `PricingResult.state`."""
+LARGEST = 5  # records of a cluster at most: 2k - 1 for k = 3
+STORED, LEFT, BUDGET = 0, 1, 2  # entries of `PricingResult.state`
 MAX_SETS = 2_000_000_000
 """Sets that a search looks at before it gives up: with many equal records, bounds exclude nothing."""
-MAX_SETS_BELOW = 1_000_000_000
-"""The same, of a search for all clusters below a reduced cost."""
+MAX_SETS_BELOW = 1_000_000_000  # the same, of a search for all clusters below a reduced cost
 
 
 class PricingResult(NamedTuple):
@@ -190,29 +187,21 @@ def _write_members(clusters: Int32Matrix, row: int, group: Int64Vector, size: in
 
 
 MAX_K = 3
-MAX_RECORDS = 6_000
-"""All squared distances are kept: 288 MB for 6,000 records."""
+MAX_RECORDS = 6_000  # all squared distances are kept: 288 MB for 6,000 records
 LEAF_SIZE = 64
-NEIGHBOURS = 6
-"""Nearest records that form the first clusters of the pool with each record."""
-QUOTA = 6
-"""Clusters that one pricing round stores per record, besides the best."""
-MIN_REDUCTION = 1e-7
-"""Relative to the mean loss of a record: reduced cost below which a cluster is worth adding."""
-MIN_GAP = 1e-6
-"""Relative gap between relaxation and bound that ends column generation."""
+NEIGHBOURS = 6  # nearest records that form the first clusters of the pool with each record
+QUOTA = 6  # clusters that one pricing round stores per record, besides the best
+MIN_REDUCTION = 1e-7  # relative to the mean loss of a record: reduced cost below which a cluster is worth adding
+MIN_GAP = 1e-6  # relative gap between relaxation and bound that ends column generation
 ROUNDS = 200
-ROUNDING = 1e-9
-"""Relative: subtracted from the bound for the rounding of its sums."""
+ROUNDING = 1e-9  # relative: subtracted from the bound for the rounding of its sums
 SOLVER_ROUNDING = 1e-7
 """Relative: subtracted from a bound of the solver, which accepts reduced costs of -1e-7 per cluster as not negative."""
-RELATIVE_GAP = 1e-7
-"""Relative gap at which a choice of the solver counts as the optimum of the pool."""
+RELATIVE_GAP = 1e-7  # relative gap at which a choice of the solver counts as the optimum of the pool
 HALF = 0.5
 MAX_BETTER = 100_000
 """Clusters that a partition better than the best one can have: with more of them, the gap is left open."""
-MAX_LINE_STEPS = 10_000_000_000
-"""Records times k with one attribute: about half a minute."""
+MAX_LINE_STEPS = 10_000_000_000  # records times k with one attribute: about half a minute
 
 
 def choose_clusters(

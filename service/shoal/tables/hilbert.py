@@ -107,10 +107,8 @@ def label_runs(starts: Int64Vector, order: Int64Vector) -> Int32Vector:
     return labels
 
 
-MAX_BITS = 31
-"""Bits of one attribute at most."""
-WORD_BITS = 62
-"""Bits used of each of the two words of a key; the words stay positive."""
+MAX_BITS = 31  # bits of one attribute at most
+WORD_BITS = 62  # bits used of each of the two words of a key; the words stay positive
 
 
 def hilbert(values: Float64Matrix, k: int) -> Int32Vector:

@@ -34,10 +34,8 @@ __all__ = [
 
 
 HEAD, END, STEPS = 0, 1, 2
-MAX_STEPS = 4
-"""Steps along the list, per record left, before it is sorted again."""
-RADIX_BITS = 11
-"""Bits that one pass of the radix sort looks at."""
+MAX_STEPS = 4  # steps along the list, per record left, before it is sorted again
+RADIX_BITS = 11  # bits that one pass of the radix sort looks at
 SAFETY = 1.0 - 1e-6
 """Factor on a distance that covers the error of the approximate order and of a sum of two square roots."""
 
@@ -124,8 +122,7 @@ def _digit(bits: int, shift: int) -> int:
     return (1 << RADIX_BITS) - 1 - ((bits >> shift) & ((1 << RADIX_BITS) - 1))
 
 
-SCAN_UP_TO = 400
-"""Records up to which a scan of all of them is as fast as a tree."""
+SCAN_UP_TO = 400  # records up to which a scan of all of them is as fast as a tree
 LEAF_SIZE = 64
 
 

@@ -26,8 +26,7 @@ def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
 
 
 LEAF_SIZE = 64
-NEAREST = 8
-"""Nearest records that are searched first; all records are scanned only if they are all equally far."""
+NEAREST = 8  # nearest records that are searched first; all records are scanned only if they are all equally far
 
 
 @njit
@@ -65,8 +64,7 @@ def _count_at(rows: Float64Matrix, records: Int64Vector, point: Float64Vector, d
     return count
 
 
-CATEGORY = 0.02
-"""Width of a category of a confidential number, in standard deviations."""
+CATEGORY = 0.02  # width of a category of a confidential number, in standard deviations
 
 
 def confidential_loss(labels: Int32Vector, numbers: Float64Matrix) -> float | None:

@@ -1,7 +1,4 @@
-"""`microaggregate`: partition a table by any algorithm, refine the partition, and check its guarantee.
-
-`ALGORITHMS` has the algorithms by name; a new algorithm is one module and one entry.
-"""
+"""`microaggregate`: partition a table by one of `ALGORITHMS`, refine the partition, and check its guarantee."""
 
 from __future__ import annotations
 
@@ -253,8 +250,7 @@ def refined(
     return _scaled(found, exponent) if is_scaled else found
 
 
-SEVERAL_UP_TO = 20_000
-"""Records up to which several partitions are made, of which the best is kept."""
+SEVERAL_UP_TO = 20_000  # records up to which several partitions are made, of which the best is kept
 
 
 def _candidate_partitions(

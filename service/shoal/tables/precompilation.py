@@ -15,8 +15,7 @@ from shoal.tables.table import AlgorithmSpec, TablePipeline
 
 __all__ = ["artificial_block", "precompile_table"]
 
-SMALL, LARGE = 200, 600
-"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
+SMALL, LARGE = 200, 600  # records of the artificial tables; up to 256 records are refined by kernels of their own
 
 
 def precompile_table(policy: Policy) -> None:

@@ -53,14 +53,12 @@ MAX_CLUSTER, MAX_T_CLOSE_CLUSTER = 1_000, 100
 looks at all values of two clusters; with buckets it is the first."""
 BATCH, T_CLOSE_BATCH = 100_000, 5_000
 """Changes that annealing tries at one temperature. With t-closeness it is the second, or n if that is more."""
-START_TEMPERATURE, END_TEMPERATURE = 2.0, 0.05
-"""In the unit of `descent.anneal`."""
+START_TEMPERATURE, END_TEMPERATURE = 2.0, 0.05  # in the unit of `descent.anneal`
 CHANGES_PER_RECORD, MAX_CHANGES = 10_000, 200_000_000
 """The default budget: changes per record, and in all at most, which take minutes."""
 ANNEALING_RUNS, ANNEALING_SHARE = 8, 0.25
 """Before the exact choice: annealing runs from the same start, and the share of the budget that they use together."""
-CHANGES_PER_CALL = 50
-"""Changes per record that one question of pricing or the solver counts for."""
+CHANGES_PER_CALL = 50  # changes per record that one question of pricing or the solver counts for
 NO_CONSTRAINTS = ClusterConstraints()
 
 

@@ -173,8 +173,7 @@ def _excess(partition: PartitionState, cluster: int, leaving: int, joining: int)
 
 MAX_COUNTS = 1 << 21
 """Counts of codes in clusters that are kept at most (16 MB). A larger partition gets no exchanges for categories."""
-MIN_GAIN = 1e-9
-"""Smallest gain that counts, in squared units of the coordinates."""
+MIN_GAIN = 1e-9  # smallest gain that counts, in squared units of the coordinates
 AGREEMENT = 0.6
 """Part of the loss in a column that only agreement of all members avoids; the rest is that of the most frequent code.
 

@@ -22,8 +22,7 @@ MAX_ATTEMPTS = 32
 """Numbers of buckets that `strict` tries, one after the other, before it returns a partition that is not t-close."""
 
 
-STEP = 8
-"""Without an order, the number of buckets is raised by one STEP-th: the first number is that of ordered values."""
+STEP = 8  # without an order, the number of buckets is raised by one STEP-th: the first number is that of ordered values
 
 
 class TClosePartition(NamedTuple):

@@ -577,8 +577,7 @@ class ProtectedColumns:
         return ConfidentialAttribute(bins[codes], is_ordered, value_reference_of(reference), codes)
 
 
-TOLERANCE = 1e-9
-"""Rounding allowance for counts and distances."""
+TOLERANCE = 1e-9  # rounding allowance for counts and distances
 
 
 def verify_subjects(policy: Policy, subjects: Int64Vector, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:

@@ -12,8 +12,7 @@ from shoal.tables.mdav import mdav
 
 __all__ = ["DependencyTree", "approximate", "dependency_tree", "discretized", "key_attributes"]
 
-DECIMALS = 12
-"""Decimals to which the weights of edges are compared, so that rounding decides no tie."""
+DECIMALS = 12  # decimals to which the weights of edges are compared, so that rounding decides no tie
 MEASURES = ("variation", "rajski", "mutual-information")
 
 

@@ -1,7 +1,4 @@
-"""Genetic microaggregation: MDAV forms groups of records, and a genetic search partitions each group.
-
-A chromosome holds the cluster of each record of a group, from 0 to floor(records / k) - 1.
-"""
+"""Genetic microaggregation: MDAV forms groups; a chromosome holds the cluster of each record of a group, from 0."""
 
 from __future__ import annotations
 
