@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation
-from shoal.protection import DISTINCT, ENTROPY, EQUAL, HIERARCHICAL, RECURSIVE, LDiversity, ValueReference
+from shoal.protection.diversity import DISTINCT, ENTROPY, EQUAL, HIERARCHICAL, RECURSIVE, LDiversity, ValueReference
 from shoal.tables import (
     ALGORITHMS,
     ClusterConstraints,

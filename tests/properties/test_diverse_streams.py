@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oracle.diverse import NaiveDiverse, NaiveProtection
 from oracle.naive import log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.protection import (
+from shoal.protection.diversity import (
     DISTINCT,
     ENTROPY,
     EQUAL,

@@ -29,7 +29,7 @@ def compiled():
 OF_A_RULE = """
 import os
 import traceback
-from shoal.protection import DISTINCT, EQUAL, LDiversity, ValueReference, build_diversity_rule
+from shoal.protection.diversity import DISTINCT, EQUAL, LDiversity, ValueReference, build_diversity_rule
 from shoal.streams import StreamClusterer
 
 PROTECTIONS = {

@@ -4,13 +4,10 @@ The delay is counted in arrivals, per partition: a log has gaps, and a record do
 ``privacy.per_subject``, too large, or dated too far ahead. If files do not show whether a record arrived, counts get a
 lower and an upper bound.
 
-The bound follows from the definition of stream microaggregation with delay delta: a record is decided at the latest
-with the delta-th arrival after it. Every member of a cluster has arrived when the cluster is decided, and clusters are
-decided one after the other. So the newest member of all clusters decided so far is at most delta arrivals after the
-oldest member of each cluster.
-
-Each cluster holds the oldest held record, and clusters that are released together are numbered by their oldest members.
-So the oldest members ascend in the order of decision.
+A record is decided at the latest with the delta-th arrival after it. Every member of a cluster has arrived when it is
+decided, and clusters are decided one after the other. So the newest member of all clusters decided so far is at most
+delta arrivals after the oldest member of each. Each cluster holds the oldest held record, and clusters released
+together are numbered by their oldest members. So the oldest members ascend in the order of decision.
 
 Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Definition 4
 (doi:10.1109/ICDMW.2017.141).
@@ -43,15 +40,12 @@ Counted: TypeAlias = Literal["certain", "unless claimed", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The records of one partition that may have arrived, by their positions in the order of offsets.
-
-    ``is_sure``: whether the record arrived for certain. ``at_least``: how many up to and including this position did.
-    """
+    """The records of one partition that may have arrived, by their positions in the order of offsets."""
 
     indices: Int64Vector
     offsets: Int64Vector
-    is_sure: BoolVector
-    at_least: Int64Vector
+    is_sure: BoolVector  # whether the record arrived for certain
+    at_least: Int64Vector  # how many up to and including this position did
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -63,16 +57,11 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class StreamArrivals:
-    """The arrivals of all partitions of a stream.
-
-    ``may_be_in_lost_window``: which of all originals a restart may have suppressed because of ``privacy.per_subject``.
-    ``is_window_whole``: true if the original begins at or before the first offset of the record's quota window. If the
-    log did too, a restart counted the whole window again.
-    """
+    """The arrivals of all partitions of a stream; the vectors are of all originals."""
 
     by_partition: dict[int, Arrivals]
-    may_be_in_lost_window: BoolVector
-    is_window_whole: BoolVector
+    may_be_in_lost_window: BoolVector  # a restart may have suppressed the record because of ``privacy.per_subject``
+    is_window_whole: BoolVector  # the original has the start of its quota window; if the log had, it was counted again
 
     def has_as_many(self, other: StreamArrivals) -> bool:
         """Whether both have the same number of certain arrivals in each partition."""
@@ -90,12 +79,11 @@ def arrivals_of(
     counted: Counted = "certain",
     ahead: Collection[int] = (),
 ) -> StreamArrivals:
-    """Return the arrivals of each partition. Cost: O(n log n).
+    """Return the arrivals of each partition; ``reasons`` is None without a quarantine file. Cost: O(n log n).
 
-    ``is_released``, ``reasons``: as of `RecomputedClusters` and `AuditedReferences`; ``reasons`` is None without a
-    quarantine file. ``counted``: which records count as certain arrivals. "certain": files prove the arrival. "all": no
-    file shows that a limit is exceeded; the quarantine is ignored. "unless claimed": as "all", without the records of
-    ``ahead``, which are claimed to be rejected by the clock.
+    ``counted``: which records count as certain arrivals. "certain": files prove the arrival. "all": no file shows that
+    a limit is exceeded, whatever the quarantine says. "unless claimed": these without ``ahead``, the records that are
+    claimed to be dated too far ahead.
     """
     usable = originals.subjects != UNUSABLE
     excess, unclear = limits.exceeds_quota, limits.may_be_too_large.copy()
@@ -131,10 +119,7 @@ def arrivals_of(
 def check_delay(
     delta: int, originals: Originals, arrivals: Mapping[int, Arrivals], clusters: Sequence[RecomputedCluster]
 ) -> CheckCounter:
-    """Return the check ``delay``; its worst value is the largest delay that is certain, in records.
-
-    Where the number of a cluster is repeated, each cluster is checked by itself. Cost: O(n log n).
-    """
+    """Return the check ``delay``; its worst value is the largest certain delay, in records. Cost: O(n log n)."""
     check = CheckCounter(
         "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
     )
@@ -150,10 +135,7 @@ def check_delay(
 
 
 def check_decision_order(originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
-    """Return the check ``oldest_first``: the oldest members of clusters ascend in the order of decision.
-
-    It is not examined in partitions in which a number is repeated. Cost: O(n + m log m) for m clusters.
-    """
+    """Return the check ``oldest_first``: oldest members ascend in the order of decision. O(n + m log m), m clusters."""
     check = CheckCounter("oldest_first", "clusters were decided in the order of their oldest records", "cluster")
     for members, is_in_order in _decided(originals, clusters):
         if not is_in_order:
@@ -170,10 +152,7 @@ def check_decision_order(originals: Originals, clusters: Sequence[RecomputedClus
 def _decided(
     originals: Originals, clusters: Sequence[RecomputedCluster]
 ) -> Iterator[tuple[list[RecomputedCluster], bool]]:
-    """Yield the clusters of each partition, and whether they are in the order of decision.
-
-    In a file it is the order of the evidence, and in a topic that of the numbers, if none is repeated.
-    """
+    """Yield the clusters of each partition in the order of decision, and whether the evidence shows that order."""
     for members in clusters_by_partition(clusters).values():
         is_in_order = not (originals.is_export and has_repeated_numbers(members))
         if originals.is_export and is_in_order:
@@ -182,10 +161,7 @@ def _decided(
 
 
 def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
-    """Return the records of which a released one with a lower offset has the same or a later timestamp, shape (n,).
-
-    The service did not reject them by its clock.
-    """
+    """Return which records the clock did not reject: a released one with a lower offset is not earlier, shape (n,)."""
     found = np.zeros(len(originals), np.bool_)
     for chosen in originals.by_partition.values():
         timestamps = originals.timestamps[chosen]

@@ -1,8 +1,4 @@
-"""Checks the members of clusters and recomputes the rows that they must have become.
-
-The clusters come from the evidence or are inferred from the release. Each is checked for members that exist and fit
-the policy, for members of other clusters, for k subjects and for the limit on one subject's share.
-"""
+"""Checks the members of clusters, of the evidence or inferred, and recomputes the rows that they must have become."""
 
 from __future__ import annotations
 
@@ -44,16 +40,11 @@ SHARE_TOLERANCE = Fraction(1, 10**9)
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """Which originals exceed a limit of the policy, computed once for all checks.
+    """Which originals exceed a limit of the policy, computed once for all checks."""
 
-    ``exceeds_quota``: which usable records are not among the first ones that ``privacy.per_subject`` admits.
-    ``is_too_large``, ``may_be_too_large``: whether the smallest (largest) possible size exceeds
-    ``kafka.max_record_bytes``.
-    """
-
-    exceeds_quota: BoolVector
-    is_too_large: BoolVector
-    may_be_too_large: BoolVector
+    exceeds_quota: BoolVector  # usable, and not among the first ones that ``privacy.per_subject`` admits
+    is_too_large: BoolVector  # the smallest possible size exceeds ``kafka.max_record_bytes``
+    may_be_too_large: BoolVector  # the largest possible size does
 
     @classmethod
     def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
@@ -66,32 +57,24 @@ class AdmissionLimits:
 
 @dataclass(frozen=True, slots=True)
 class RecomputedCluster:
-    """A cluster with the rows that it must have become.
-
-    ``members``: indices of usable originals. ``quasi``: text of the recomputed quasi-identifiers, the same for all
-    members. ``unchanged``: texts of the unchanged fields, one per member.
-    """
+    """A cluster with the rows that it must have become."""
 
     partition: int
     label: int | str
-    members: tuple[int, ...]
-    quasi: str
-    unchanged: list[str]
+    members: tuple[int, ...]  # indices of usable originals
+    quasi: str  # text of the recomputed quasi-identifiers, the same for all members
+    unchanged: list[str]  # texts of the unchanged fields of each member
     number: int = 0
 
 
 @dataclass(slots=True)
 class RecomputedClusters:
-    """All clusters that have members, the checks on them, and figures that a summary may state.
-
-    ``count``: number of clusters, including those without a usable member. ``is_released``: which originals are members
-    of a cluster, shape (n,).
-    """
+    """All clusters that have members, the checks on them, and figures that a summary may state."""
 
     clusters: list[RecomputedCluster]
     checks: list[CheckCounter]
-    is_released: BoolVector
-    count: int = 0
+    is_released: BoolVector  # (n,): which originals are members of a cluster
+    count: int = 0  # with the clusters that have no usable member
     fewest_subjects: int | None = None
     largest_share: float | None = None
 
@@ -110,10 +93,7 @@ def has_repeated_numbers(clusters: Sequence[RecomputedCluster]) -> bool:
 
 
 def released_above_limit(limits: AdmissionLimits, found: RecomputedClusters) -> list[str]:
-    """Return the question that is open if a topic has released records above the limit; empty if it has none.
-
-    They show that the service had another limit than the policy, so the policy does not say which records it rejected.
-    """
+    """Return the question that is open if records above the limit were released: the service had another limit."""
     count = int(np.count_nonzero(limits.is_too_large & found.is_released))
     if not count:
         return []
@@ -128,10 +108,7 @@ def check_clusters(
     published: Sequence[PublishedValues],
     limits: AdmissionLimits,
 ) -> RecomputedClusters:
-    """Check the members of each cluster and recompute its rows. Cost: O(n) time and memory.
-
-    In a file, a record above ``kafka.max_record_bytes`` does not fit the policy. A service may have another limit.
-    """
+    """Check the members of each cluster and recompute its rows. Cost: O(n) time and memory."""
     existing = CheckCounter("existing", "clusters hold only records that exist and fit the policy", "cluster")
     once = CheckCounter("once", "every record is in at most one cluster", "cluster")
     subjects = CheckCounter("subjects", f"every cluster holds at least {policy.k} different subjects", "cluster")
@@ -139,6 +116,7 @@ def check_clusters(
     found = RecomputedClusters([], [subjects, shares, once, existing], np.zeros(len(originals), np.bool_))
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
     pending: list[tuple[EvidenceCluster, tuple[int, ...]]] = []
+    # A service may have another limit than the policy states.
     refused = np.zeros(len(originals), np.bool_) if originals.is_export else limits.is_too_large
     for cluster in evidence_clusters:
         found.count += 1

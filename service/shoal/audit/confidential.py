@@ -36,19 +36,16 @@ __all__ = ["AuditedColumn", "Figures", "ValueClass", "check_values", "measure_va
 
 NodePath = TypeVar("NodePath", bound=tuple[Hashable, ...])
 """The nodes of a value from the leaf up to the child of the root."""
-_EXACT = Context(prec=5000)
-"""More digits than the sum of two float64 has."""
+_EXACT = Context(prec=5000)  # more digits than the sum of two float64 has
 Distance: TypeAlias = Callable[[Mapping[str, int]], float]
 """From the number of members of each key to the distance of their distribution from the reference."""
 TextKeys: TypeAlias = Callable[[str | None], str]
-TOLERANCE = 1e-9
-"""Rounding error of a distance or an entropy computed in float64."""
+TOLERANCE = 1e-9  # rounding error of a distance or an entropy computed in float64
 SHARE_TOLERANCE = Fraction(2, 10**9)
 """In records: the limit may be a rounded number, such as 0.333333333333, and the engine allows half of this."""
 Figures: TypeAlias = dict[tuple[str, ...], tuple[float, ...]]
 """The numbers that a summary may state at a path of field names: one, or several that are right."""
-_LARGEST = 1e150
-"""Sums of squares of larger numbers are not compared."""
+_LARGEST = 1e150  # sums of squares of larger numbers are not compared
 _TIE = 1e-9
 
 
@@ -61,11 +58,10 @@ class OrderedReference:
         self._prefix_sums = np.concatenate([[0.0], np.cumsum(self._cumulative)])
 
     def distance(self, bins: Sequence[int]) -> float:
-        """Return the distance of a cluster: the mean difference of the two cumulative distributions.
+        """Return the mean difference of the two cumulative distributions over the m - 1 steps between bins.
 
-        It is taken over the m - 1 steps between bins. Between two values of a cluster its cumulative share is constant
-        and that of the reference rises. Each of these intervals is split where the latter passes the former, so that
-        the absolute differences can be summed with prefix sums. Cost: O(size log m).
+        Between two values of a cluster its own share is constant and that of the reference rises. Each of these
+        intervals is split where the latter passes the former, and summed by prefix sums. Cost: O(size log m).
         """
         steps = len(self._cumulative)
         if not steps:
@@ -103,10 +99,7 @@ def hierarchical_distance(paths: Mapping[NodePath, int], reference: Mapping[Node
 
 
 def nearest(value: Decimal, listed: Sequence[Decimal]) -> int:
-    """Return the index of the listed number that is nearest to a value; of two, the index of the lower one.
-
-    ``listed``: ascending. The comparison with the middle of two listed numbers is exact.
-    """
+    """Return the index of the listed number, ascending, that is nearest to a value; ties go to the lower. Exact."""
     place = bisect_left(listed, value)
     if place in {0, len(listed)}:
         return min(place, len(listed) - 1)
@@ -161,10 +154,7 @@ def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] |
 
 
 def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextKeys, *, is_ordered: bool) -> Distance:
-    """Return the distance of clusters from a reference distribution, of which ``shares`` has the weight of each key.
-
-    ``is_ordered``: compare values by their order; else by the taxonomy, or as equally far from each other.
-    """
+    """Return the distance of clusters from a reference of which ``shares`` has the weight of each key."""
     if is_ordered:
         bin_of, by_bin = _ordered_bins(attribute, shares, keys)
         reference = OrderedReference(by_bin)
@@ -200,12 +190,9 @@ def effective_values(counts: Collection[int]) -> float:
 
 
 def is_recursive_diverse(counts: Collection[int], c: float, l: int) -> bool:  # noqa: E741 - the name of the field
-    """Whether the most frequent value occurs less than c times as often as the l-th and all rarer ones together.
-
-    Exact: c is the shortest decimal number of its float64, so 11 < 1.1 * 10 does not hold.
-    """
+    """Whether the most frequent value occurs less than c times as often as the l-th and all rarer ones together."""
     first, tail = _first_and_tail(counts, l)
-    return first < Fraction(repr(c)) * tail
+    return first < Fraction(repr(c)) * tail  # the shortest decimal of the float64: 11 < 1.1 * 10 does not hold
 
 
 def recursive_ratio(counts: Collection[int], l: int) -> float:  # noqa: E741 - the name of the field
@@ -225,11 +212,10 @@ class ValueClass:
 def check_values(
     policy: Policy, originals: Originals, classes: Sequence[ValueClass], *, unit: str = "cluster"
 ) -> list[CheckCounter]:
-    """Check the limits of confidential values that the policy sets.
+    """Return ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``), as far as the policy sets them.
 
-    Return ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``). Each cluster is one case, whatever
-    the number of protected attributes. The worst value is the fewest values, the fewest effective ones (entropy) or the
-    largest ratio (recursive); the largest share; the largest distance. Cost: O(n log n) for each protected attribute.
+    Each cluster is one case. The worst value is the fewest values, the fewest effective ones (entropy) or the largest
+    ratio (recursive); the largest share; the largest distance. Cost: O(n log n) for each protected attribute.
     """
     found = _ValueChecks(policy, originals, classes, unit)
     checks = [] if policy.diversity is None else [found.diversity(policy.diversity)]
@@ -251,12 +237,10 @@ def class_distances(originals: Originals, column: AuditedColumn, counts: Sequenc
 
 
 def measure_values(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
-    """Return the figures of the clusters. Cost: O(n log n) for each confidential attribute.
+    """Return the figures of the clusters, by their paths in a summary. Cost: O(n log n) for each of the attributes.
 
-    With ``l``, ``t`` or ``max_value_share``: ``l.min`` and ``value_share.max``. With ``t``: mean and largest distance
-    of each protected attribute, as streams (``emd``) and tables (``emd_of``) name them, and that of the attribute with
-    the largest distance, ``emd`` of a table. With ``steering.dependence``: ``d_y``, the share of the variation of
-    confidential numbers within clusters.
+    Streams (``emd``) and tables (``emd_of``) name the distances of attributes differently; ``emd`` of a table is that
+    of the farthest attribute. ``d_y`` is the share of the variation of confidential numbers within clusters.
     """
     found: Figures = {}
     if not classes:
@@ -279,7 +263,6 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
 def _ordered_bins(
     attribute: Attribute, shares: Mapping[str, float], keys: TextKeys
 ) -> tuple[Callable[[str], int], list[float]]:
-    """Return the bin of each key, and the share of each bin."""
     first = [MISSING] if MISSING in shares else []
     if attribute.order:
         listed = [*first, *(keys(str(item)) for item in attribute.order)]
@@ -418,10 +401,7 @@ def _distances(
 
 
 def _variation_within(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> float | None:
-    """Return ``d_y``: the relative sums of squares within clusters, weighted by the numbers of present values.
-
-    None if no attribute varies, or a number is too large. A stream measures the attributes with bounds.
-    """
+    """Return ``d_y``, weighted by the numbers of present values; None if nothing varies, or a number is too large."""
     total, weight = 0.0, 0
     for attribute in policy.dependence_attributes or policy.confidential:
         column = AuditedColumn(policy, attribute, originals.released)

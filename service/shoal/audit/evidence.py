@@ -1,8 +1,4 @@
-"""Reads what a run states about its release: evidence, references of the quarantine, and the summary.
-
-None of it is trusted. The clusters of the evidence are checked, and the rest is reconciled with the files. A service
-may read several inputs; then what is stated about one of them is selected.
-"""
+"""Reads what a run states about its release: evidence, references of the quarantine, the summary. None is trusted."""
 
 from __future__ import annotations
 
@@ -41,17 +37,13 @@ _SUMMARY_REMEDY = "write the summary again with --summary"
 
 @dataclass(frozen=True, slots=True)
 class EvidenceCluster:
-    """A cluster as the evidence names it: its number and the offsets of its members.
-
-    ``fingerprint``: of the policy under which it was decided; None in evidence of versions that did not write it.
-    ``topic``: the input; None in evidence of one input.
-    """
+    """A cluster as the evidence names it: its number and the offsets of its members."""
 
     partition: int
     number: int
     offsets: tuple[int, ...]
-    fingerprint: str | None = None
-    topic: str | None = None
+    fingerprint: str | None = None  # of the policy; None in evidence of versions that did not write it
+    topic: str | None = None  # the input; None in evidence of one input
 
     @property
     def label(self) -> int | str:
@@ -71,7 +63,6 @@ class QuarantineReference:
 
 
 def _read_evidence(path: Path) -> Iterator[EvidenceCluster]:
-    """Yield the clusters of an evidence file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
@@ -84,17 +75,14 @@ def _read_evidence(path: Path) -> Iterator[EvidenceCluster]:
         if not isinstance(topic, str) and "topic" in found:
             raise InputError(f"{location}: topic must be a text; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
-        if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
+        if isinstance(offsets, JsonObject) or not isinstance(offsets, list) or not all(map(is_count, offsets)):
             raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")
-        if not all(is_count(offset) for offset in offsets):
-            raise InputError(f"{location}: offsets must be integers; {_EVIDENCE_REMEDY}")
         partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
         fingerprint = _fingerprint(found, location, _EVIDENCE_REMEDY)
         yield EvidenceCluster(partition, cluster, tuple(offsets), fingerprint, None if topic is None else str(topic))
 
 
 def _read_quarantine(path: Path) -> Iterator[QuarantineReference]:
-    """Yield the references of a quarantine file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _QUARANTINE_REMEDY)
@@ -131,7 +119,6 @@ def require_known_input(policy: Policy, input_topic: str | None) -> None:
 
 
 def _of_input(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:
-    """Return the clusters of an input."""
     count = sum(cluster.topic is None for cluster in clusters)
     if input_topic is None:
         if 0 < count < len(clusters):
@@ -149,14 +136,10 @@ def _of_input(clusters: list[EvidenceCluster], input_topic: str | None) -> list[
 
 
 def _require_one_input(clusters: list[EvidenceCluster] | None, references: list[QuarantineReference] | None) -> None:
-    """Refuse evidence and references of several inputs if it is not said which of them is judged.
-
-    Evidence that names no input is of a service with one: a reference to another topic is then false, and is left to
-    the check of the references.
-    """
+    """Refuse evidence and references of several inputs if it is not said which is judged."""
     named = {cluster.topic for cluster in clusters or [] if cluster.topic is not None}
     if clusters and not named:
-        return
+        return  # the service has one input: a reference to another is false, which is left to their check
     named |= {reference.topic for reference in references or [] if reference.is_wellformed}
     if len(named) > 1:
         raise InputError(
@@ -177,10 +160,7 @@ class StatedFiles:
 def read_stated(
     evidence: str | Path | None, quarantine: str | Path | None, summary: str | Path | Summary | None, topic: str | None
 ) -> StatedFiles:
-    """Read what is stated of an input; ``topic``: its name, or None if there is one input.
-
-    No input accounts for a malformed reference, so each verdict must.
-    """
+    """Read what is stated of an input, or of the only one. A malformed reference is one of every input."""
     clusters = None if evidence is None else list(_read_evidence(Path(evidence)))
     references = None if quarantine is None else list(_read_quarantine(Path(quarantine)))
     if topic is None:
@@ -195,19 +175,15 @@ def read_stated(
 
 @dataclass(frozen=True, slots=True)
 class AuditScope:
-    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
-
-    ``may_be_table``: whether the policy has a stream section and the user did not say which command made the release.
-    ``window``: offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a table.
-    """
+    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files."""
 
     is_table: bool
     is_ordered: bool
     has_table_grids: bool
-    may_be_table: bool
+    may_be_table: bool  # the policy has a stream section, and the user did not say which command made the release
     is_partial: bool
     is_strict: bool
-    window: int | None = None
+    window: int | None = None  # delta + 1 offsets of a stream, within which a clock has no trend
 
     @classmethod
     def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:

@@ -4,18 +4,13 @@ Equal values become equal texts or numbers whatever their spelling; different va
 not fit the policy is unusable: no cluster may hold it. A message that deletes a row, or has no value at all, is no
 record: the policy says whether it is dropped or quarantined.
 
-Spellings of a subject become one text, as ``normalize`` defines it, in this order: `invisible` characters are removed;
-`nfkc` and `casefold` are applied until nothing changes; runs of white space become one space (`spaces`). NFC and
-trimming follow for every subject.
-
 Fields of type ``json`` are compared as compact JSON. Members stay in their order. An integer has all its digits. Any
 other number is the shortest decimal of its float64: it keeps a point or an exponent, so 100.0 and 100 are two values.
 
-Confidential values have keys: two values count as one if and only if their keys are equal. A key does not depend on the
-spelling: a JSON number and the text of one are one value; blanks around a text, format characters and the form of its
-letters (NFKC) do not count, and neither does the order of members in a JSON document. All spellings of a missing value
-are one value. A reader of a release could not tell such values apart by their meaning, so counting them as several
-would make a cluster look more diverse than it is.
+Confidential values have keys: two values count as one if and only if their keys are equal. A JSON number and the text
+of one are one value; blanks around a text, format characters and the form of its letters (NFKC) do not count, and
+neither does the order of members in a JSON document. All spellings of a missing value are one value. A reader could not
+tell such values apart by their meaning, so counting them as several would make a cluster look too diverse.
 """
 
 from __future__ import annotations
@@ -55,7 +50,6 @@ from shoal.audit.scales import (
     Categories,
     DecimalSign,
     decimal_number,
-    is_decimal,
     value_reader,
 )
 from shoal.policy import (
@@ -92,8 +86,7 @@ __all__ = [
     "text_key_reader",
 ]
 
-_CONVERTED = {"schema", "payload"}
-"""Names of the object that JsonConverter writes."""
+_CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
 
 class Dropped(StrEnum):
@@ -241,7 +234,6 @@ class MessageStructure:
 
 
 def _has_distinct_names(message: Record) -> bool:
-    """Whether no object inside a message has a name twice."""
     level: list[object] = list(message.values())
     while level:
         objects = [value for value in level if isinstance(value, JsonObject)]
@@ -268,11 +260,10 @@ _BLANKS = re.compile(r"\s+")
 
 
 def one_spelling(text: str, steps: Collection[NormalizeStep]) -> str:
-    """Apply the steps that a policy names to the text of a subject; an empty text if it cannot be a subject.
+    """Apply the steps of ``normalize`` to the text of a subject; an empty text if it cannot be a subject. O(length).
 
-    Cost: O(length).
-
-    Sources: The Unicode Standard, section 3.13 (caseless matching); UAX 15 (normalization forms).
+    Invisible characters are removed; `nfkc` and `casefold` are applied until nothing changes; then runs of white space
+    become one space. Sources: The Unicode Standard, 3.13 (caseless matching); UAX 15 (normalization forms).
     """
     if "invisible" in steps:
         text = "".join([letter for letter in text if not _is_invisible(letter)])
@@ -339,10 +330,7 @@ def _number_text(text: str) -> str | None:
 
 
 def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[object], str | None]:
-    """Return the function from a field of the original to the text by which it is compared.
-
-    It returns None if the field is no JSON, or is longer than ``max_bytes``.
-    """
+    """Return the function from a field of the original to its text; None if it is no JSON, or too long."""
 
     def read(value: object) -> str | None:
         text = _of_cell(str(value).strip(" \t")) if form == "csv" else document_text(value)
@@ -356,10 +344,7 @@ def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[obj
 
 
 def released_document_reader(released: Form, *, is_binary: bool = False) -> Callable[[object], str | None]:
-    """Return the same for released rows. A cell in another spelling than the compact one is no value.
-
-    ``is_binary``: whether the release is a Parquet file, whose column holds the text.
-    """
+    """Return the same for released rows. A cell in another spelling than the compact one is no value."""
 
     def read_cell(value: object) -> str | None:
         cell = "" if value is None else str(value)
@@ -390,16 +375,14 @@ _NUMBER, _TEXT, _DOCUMENT = "ntj"
 _JSON_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _LONGEST_EXPONENT = 18
 """Characters. Of longer exponents no number is made: such a text is a text."""
-_LARGEST_POWER = 10**17
-"""Largest power of ten that numbers are compared with."""
+_LARGEST_POWER = 10**17  # largest power of ten that numbers are compared with
 
 
 def key_reader(kind: FieldType, missing_values: Collection[str], released: Form = "jsonl") -> KeyReader:
     """Return the function from the text of an unchanged field, which is JSON, to the key of its value.
 
-    Only the types any, integer and number have numbers: the texts "007" and "7" of type string are two values. Of type
-    json only null is missing. JSON null and the empty text always stand for a missing value. In a CSV release a cell of
-    type json is the text of a document, and not the document.
+    Only the types any, integer and number have numbers: the texts "007" and "7" of type string are two values. JSON
+    null and the empty text always stand for a missing value; of type json only null does.
     """
     has_numbers = kind in {"any", "integer", "number"}
     missing = {_key_of_text(text, has_numbers=has_numbers) for text in ("", *missing_values)}
@@ -433,10 +416,7 @@ def text_key_reader(
 
 
 def comparable_fields(policy: Policy, released: Form) -> list[tuple[int, Callable[[str], bool]]]:
-    """Return the places of the unchanged fields whose values must have a place in an order, and whether one has.
-
-    These are the protected attributes that the policy declares as ordered, if it has ``t``.
-    """
+    """Return the place of each protected attribute declared as ordered, with ``t``, and whether a text has a rank."""
     return [
         (policy.unchanged_fields.index(attribute), _comparable(attribute, policy.missing_values, released))
         for attribute in policy.protected
@@ -507,25 +487,16 @@ FIELD_SEPARATOR = "\x00"
 
 @dataclass(frozen=True, slots=True)
 class UsableRecord:
-    """A record that fits the policy.
-
-    ``unchanged``: texts of the unchanged fields, separated by `FIELD_SEPARATOR`. ``subject``: normalised; None if every
-    record is a subject of its own. ``category_bytes``: bytes of the published categories as JSON, which are limited
-    together with the unchanged fields.
-    """
+    """A record that fits the policy."""
 
     values: tuple[float, ...]
-    unchanged: str
-    subject: str | None
-    category_bytes: int = 0
+    unchanged: str  # texts of the unchanged fields, separated by `FIELD_SEPARATOR`
+    subject: str | None  # normalised; None if every record is a subject of its own
+    category_bytes: int = 0  # of the published categories as JSON, limited together with the unchanged fields
 
 
 class RecordReader:
-    """Reads records of an original into what a release of them would show.
-
-    ``is_parquet``: whether the records are rows of Parquet, which are not compared with the names of their columns.
-    ``categories``: by attribute, where the categories are collected.
-    """
+    """Reads records of an original into what a release of them would show; it collects categories by attribute."""
 
     def __init__(
         self,
@@ -614,10 +585,7 @@ class RecordReader:
         return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
 
     def _category_bytes(self, values: list[float]) -> int | None:
-        """Return the bytes of the published categories as JSON.
-
-        It is None if a category is longer than the limit, or the encoding of the release lacks a letter of one.
-        """
+        """Return the bytes of the published categories as JSON; None if one is too long or cannot be encoded."""
         texts = [
             "" if known is None or math.isnan(value) else known.json_text(value)
             for known, value in zip(self._known, values, strict=True)
@@ -693,7 +661,7 @@ def merged_subject(text: str, kind: FieldType) -> str | None:
 
 def _exact(text: str) -> tuple[str, int] | None:
     """Return a decimal number as digits without trailing zeros and a power of ten; None if the text is no number."""
-    if not is_decimal(text):
+    if decimal_number(text) is None:
         return None
     try:
         sign, digits, exponent = Decimal(text).as_tuple()
@@ -711,8 +679,7 @@ def unchanged_reader(
 ) -> UnchangedReader:
     """Return the function from an unchanged field to the JSON text by which it is compared; None for another type.
 
-    Where the type admits all of them, 1, "1" and true are three values. 1e2, 100.0 and 100 are one value. The decimal
-    signs are those of the original's cells and of the released cells.
+    Where the type admits all of them, 1, "1" and true are three values. 1e2, 100.0 and 100 are one value.
     """
     if original == "csv":
         return lambda cell: _cell(kind, str(cell), sign)
@@ -760,5 +727,5 @@ def _cell(kind: FieldType, cell: str, sign: DecimalSign) -> str | None:
     if kind == "boolean":
         return text.lower() if text.lower() in {"true", "false"} else None
     number = sign.to_point(text)
-    found = canonical_decimal(number) if is_decimal(number) else None
+    found = None if decimal_number(number) is None else canonical_decimal(number)
     return found if kind == "number" or (found and INTEGER.fullmatch(found)) else None

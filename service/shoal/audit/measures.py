@@ -1,14 +1,9 @@
-"""Measures what k-anonymity does not cover and a reader of the verdict should know.
+"""Measures what k-anonymity does not cover and a reader of the verdict should know; ``strict`` checks some of it.
 
-Fields that are published unchanged are measured one by one on the originals: unique values identify records, and values
-that follow the order of arrival reveal when a record arrived. They are warnings; ``strict`` makes them a check.
-
-A reader that knows several fields of a person finds one row among those that agree in all of them; a row that agrees
-with no other is found for certain. `measure_joint_uniqueness` counts such rows.
-
-k counts subjects as the policy normalises them. If two of these are spellings of one person, a cluster holds fewer
-people than it seems. `count_near_duplicates` counts subjects that differ in case, white space, width or invisible
-characters only.
+Unchanged fields are measured one by one on the originals: unique values identify records, and values that follow the
+order of arrival reveal it. A reader that knows several fields of a person finds a row that agrees with no other in all
+of them. k counts subjects as the policy normalises them: if two are spellings of one person, a cluster holds fewer
+people than it seems.
 """
 
 from __future__ import annotations
@@ -43,16 +38,12 @@ __all__ = [
 ]
 
 IntVector = npt.NDArray[np.int64]
-MIN_RECORDS = 30
-"""With fewer records most values are unique and most correlations are large by chance."""
-MAX_UNIQUE_SHARE = 0.05
-"""A larger share of unique values, or of rows that agree with no other, is a warning."""
-MAX_FIELDS = 3
-"""Most unchanged fields that are combined."""
+MIN_RECORDS = 30  # with fewer records most values are unique and most correlations are large by chance
+MAX_UNIQUE_SHARE = 0.05  # a larger share of unique values, or of rows that agree with no other, is a warning
+MAX_FIELDS = 3  # most unchanged fields that are combined
 MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
-MAX_ORDER_CORRELATION = 0.5
-"""A larger rank correlation with the order of arrival is a warning."""
+MAX_ORDER_CORRELATION = 0.5  # a larger rank correlation with the order of arrival is a warning
 
 
 def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
@@ -61,10 +52,7 @@ def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
 
 
 def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> list[ValueClass]:
-    """Return the clusters; if they are not known, the rows of each partition with equal quasi-identifiers.
-
-    Such rows are of one or more whole clusters, and are named by their first row.
-    """
+    """Return the clusters; if they are not known, the rows of a partition with equal quasi-identifiers."""
     if found is not None:
         return known_classes(found)
     classes: dict[tuple[int, str], tuple[int, list[str]]] = {}
@@ -78,10 +66,7 @@ def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> li
 def check_values_of_rows(
     policy: Policy, originals: Originals, release: ReleasedRows, scope: AuditScope
 ) -> list[CheckCounter]:
-    """Return the checks of `check_values` on rows with equal quasi-identifiers, where the clusters are not known.
-
-    With ``release: ordered`` some rows of a cluster may not be published yet, so nothing is examined.
-    """
+    """Return the checks of `check_values` on rows with equal quasi-identifiers, where the clusters are not known."""
     if not scope.is_ordered:
         return check_values(policy, originals, value_classes(None, release), unit="row")
     checks = check_values(policy, originals, [], unit="row")
@@ -107,17 +92,13 @@ def measure_homogeneity(
 
 @dataclass(frozen=True, slots=True)
 class JointUniqueness:
-    """Rows that are the only ones of their partition with their quasi-identifiers and some unchanged fields.
-
-    ``rows``, ``unique``: number of released rows, and of those. ``are_known``: whether the policy says of each field
-    that others may know it: role ``other``, or ``publish_unchanged``.
-    """
+    """Rows that are the only ones of their partition with their quasi-identifiers and some unchanged fields."""
 
     names: tuple[str, ...]
     rows: int
     unique: int
     classes: int
-    are_known: bool
+    are_known: bool  # the policy says of each field that others may know it: role ``other``, or ``publish_unchanged``
 
     @property
     def share(self) -> float:
@@ -137,10 +118,7 @@ class JointUniqueness:
 
 
 def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[JointUniqueness]:
-    """Measure every unchanged field alone, and the worst set of two and of three fields that others may know.
-
-    Empty for fewer than 30 rows. Cost: O(n log n) time per set of fields, O(n) memory.
-    """
+    """Measure each unchanged field, and the worst sets of two and three that others may know, of 30 rows or more."""
     published, columns = _columns(len(policy.unchanged_fields), release)
     if len(published) < MIN_RECORDS:
         return []
@@ -168,16 +146,11 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
-    """Subjects that every step of ``normalize`` would merge with another.
+    """Subjects that every step of ``normalize`` would merge with another; the clusters are None if they are unknown."""
 
-    ``subjects``: subjects of the usable originals, less their number after merging. ``clusters``, ``below_k``: clusters
-    that hold at least two subjects which would be one, and those that would have fewer than k; None if the clusters are
-    unknown.
-    """
-
-    subjects: int
-    clusters: int | None
-    below_k: int | None
+    subjects: int  # of the usable originals, less their number after merging
+    clusters: int | None  # that hold two subjects which would be one
+    below_k: int | None  # that would have fewer than k
 
     def measures(self) -> dict[str, float | int | None]:
         """Return the measures of the verdict."""
@@ -222,15 +195,11 @@ def count_near_duplicates(
 
 @dataclass(frozen=True, slots=True)
 class UnchangedField:
-    """A field that is published unchanged, and how well it identifies records; None for fewer than 30 usable records.
-
-    ``unique_share``: share of the values that occur in one record only; nulls and empty cells do not count.
-    ``order_correlation``: largest absolute rank correlation (Spearman) with the order of arrival in a partition.
-    """
+    """A field that is published unchanged, and how well it identifies records; None for fewer than 30 records."""
 
     name: str
-    unique_share: float | None
-    order_correlation: float | None
+    unique_share: float | None  # of the values that occur in one record; nulls and empty cells do not count
+    order_correlation: float | None  # largest absolute rank correlation (Spearman) with arrival in a partition
     is_acknowledged: bool
 
     def warnings(self) -> list[str]:
@@ -294,10 +263,7 @@ def check_unchanged_fields(unchanged: Sequence[UnchangedField]) -> CheckCounter:
 
 
 def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVector]]:
-    """Return codes of partition and quasi-identifiers per row, and codes of each unchanged field.
-
-    A row that could not be read is left out; another check reports it.
-    """
+    """Return codes of partition and quasi-identifiers of each readable row, and codes of each unchanged field."""
     published: dict[tuple[int, str], int] = {}
     known: list[dict[str, int]] = [{} for _ in range(width)]
     classes: list[int] = []
@@ -314,7 +280,6 @@ def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVect
 
 
 def _combine(classes: IntVector, column: IntVector) -> IntVector:
-    """Return codes from 0 of the pairs of two codes."""
     combined: IntVector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
     return combined
 

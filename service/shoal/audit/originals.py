@@ -1,12 +1,10 @@
 """The records of the original as arrays, found by partition and offset.
 
-A CSV record is unusable if one of its cells contains another record. An unpaired quote in the file causes this: the
-cell then holds the fields of another subject.
+A CSV record is unusable if one of its cells contains another record, as an unpaired quote in the file causes it.
 
 Three lengths are compared with ``kafka.max_record_bytes``: of a message, of each key and header that the policy reads,
-and of the categories of a record with its unchanged fields as they are published, without separators between these and
-the quasi-identifiers. The original shows them exactly, but for messages that an export contains as JSON objects and
-rows of Parquet: these have a smallest and a largest possible length.
+and of the categories with the unchanged fields as they are published. The original shows them exactly, but for messages
+that an export contains as JSON objects and rows of Parquet: these have a smallest and a largest possible length.
 """
 
 from __future__ import annotations
@@ -62,10 +60,8 @@ __all__ = [
     "read_originals",
 ]
 
-DEFAULT_MAX_BYTES = 900_000
-"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
-UNUSABLE = -1
-"""Subject code of an unusable record."""
+DEFAULT_MAX_BYTES = 900_000  # ``kafka.max_record_bytes`` if the policy has no section ``kafka``
+UNUSABLE = -1  # subject code of an unusable record
 UNKNOWN_TIMESTAMP = -1
 _ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 
@@ -93,11 +89,7 @@ def max_record_bytes(policy: Policy) -> int:
 
 
 class SizeBounds:
-    """Computes the fewest and the most bytes that are compared with the limit, of one record after the other.
-
-    ``is_measured``: whether each record of the original has a length of its own that is limited, which cells of a CSV
-    file do not have. ``is_binary``: whether the original is a Parquet file, whose records have no known length.
-    """
+    """Computes the fewest and the most bytes that are compared with the limit, of one record after the other."""
 
     def __init__(self, policy: Policy, released: Form, *, is_measured: bool, is_binary: bool = False) -> None:
         self._is_measured, self._is_binary = is_measured, is_binary
@@ -142,38 +134,24 @@ class SizeBounds:
 
 @dataclass
 class Originals:
-    """All n records of the original, in its order.
+    """All n records of the original, in its order."""
 
-    - ``values``: quasi-identifiers as `shoal.audit.scales` reads them; zeros where the record is unusable.
-    - ``subjects``: equal codes for equal subjects; -1 where the record is unusable.
-    - ``merged``: by subject code: equal for subjects that every step of ``normalize`` would make one. None if the
-      subject is no text, or every record is a subject of its own.
-    - ``unchanged``: texts of the unchanged fields; None where the record is unusable.
-    - ``is_export``: whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
-    - ``timestamps``: timestamps of messages (ms); -1 where the file has none.
-    - ``sizes``: fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is
-      unusable.
-    - ``was_read_whole``: whether a summary counts all records as read. Then a last record without end was read like the
-      others.
-    - ``drops``: indices of the messages that are no records and are dropped.
-    - ``may_be_followed``: whether a run with ``--follow`` may have read the file. It reads no topic, and not for an
-      ordered release.
-    """
-
-    values: npt.NDArray[np.float64]
-    subjects: npt.NDArray[np.int64]
-    unchanged: list[str | None]
+    values: npt.NDArray[np.float64]  # as `shoal.audit.scales` reads them; zeros where the record is unusable
+    subjects: npt.NDArray[np.int64]  # equal codes for equal subjects; -1 where the record is unusable
+    unchanged: list[str | None]  # texts of the unchanged fields; None where the record is unusable
     partitions: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]  # of a plain file the numbers of the records, from 0
     is_export: bool
-    timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # ms; -1 for none
+    # Fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is unusable.
     sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     file: InputFile | None = None
-    was_read_whole: bool = False
+    was_read_whole: bool = False  # a summary counts all records as read, the last one even without end
+    # By subject code: equal for subjects that every step of ``normalize`` would make one; None if they are no texts.
     merged: npt.NDArray[np.int64] | None = None
-    may_be_followed: bool = True
+    may_be_followed: bool = True  # a run with ``--follow`` reads no topic, and not for an ordered release
     released: Form = "jsonl"
-    drops: dict[Dropped, list[int]] = field(default_factory=dict)
+    drops: dict[Dropped, list[int]] = field(default_factory=dict)  # indices of dropped messages, no records
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -264,9 +242,8 @@ def read_originals(
 ) -> Originals:
     """Read the original. Cost: O(n) time and memory.
 
-    ``released``: form of the release that the records are compared with. ``published``: gets the categories of nominal
-    attributes. ``is_export``: None decides by the first line. ``by_line``: the evidence names messages by line, as that
-    of `shoal pipe` does, and not by offset. A dropped message that is too large is quarantined, whatever it contains.
+    ``published`` gets the categories of nominal attributes. ``is_export``: None decides by the first line. ``by_line``:
+    the evidence names messages by line, as that of `shoal pipe` does, and not by offset.
     """
     path, form = file.path, file.form
     if form == "csv":

@@ -1,10 +1,8 @@
-"""Reads files into records: JSON lines, exports of topics, CSV and Parquet.
+"""Reads files into records: JSON lines, exports of topics, CSV and Parquet. It does not know what the fields mean.
 
-A record maps names to values, or is None where the text is no record. This module does not know what the fields mean.
-
-JSON and CSV are read with the standard library, and Parquet with pyarrow, an optional dependency. JSON keeps repeated
-names, their order, and all digits of numbers. The strictness of the readers decides which originals are usable, so they
-are not shared with the decoders of the engine: one defect would then be invisible to both sides.
+A record maps names to values, or is None where the text is no record. JSON keeps repeated names, their order, and all
+digits of numbers. The strictness of the readers decides which originals are usable, so they are not shared with the
+decoders of the engine: one defect would then be invisible to both sides.
 """
 
 from __future__ import annotations
@@ -68,32 +66,21 @@ Form: TypeAlias = Literal["csv", "jsonl"]
 Record: TypeAlias = Mapping[str, object]
 NumberWriter: TypeAlias = Callable[[float], str]
 Item = TypeVar("Item")
-json_text = json.JSONEncoder(ensure_ascii=False).encode
-"""Write a value as JSON with the fewest escapes."""
-ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
-"""Names that every line of an exported original has."""
+json_text = json.JSONEncoder(ensure_ascii=False).encode  # write a value as JSON with the fewest escapes
+ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})  # names that every line of an exported original has
 ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
 """Names that a line of an exported original may have besides."""
-RELEASED_EXPORT = frozenset({"partition", "value"})
-"""Names that every line of an exported release has."""
-RELEASED_ENVELOPE = frozenset({"key", "headers"})
-"""Names that every line of an exported release may have besides."""
-EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
-"""How exports write that a message has no headers."""
-TOMBSTONE: Record = MappingProxyType({})
-"""The record of a message without a value."""
+RELEASED_EXPORT = frozenset({"partition", "value"})  # names that every line of an exported release has
+RELEASED_ENVELOPE = frozenset({"key", "headers"})  # names that every line of an exported release may have besides
+EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})  # how exports write that a message has no headers
+TOMBSTONE: Record = MappingProxyType({})  # the record of a message without a value
 _NO_FIELDS: Record = {}
-LARGEST_COUNT = 1 << 62
-"""Partitions, offsets and counts are smaller in magnitude."""
+LARGEST_COUNT = 1 << 62  # partitions, offsets and counts are smaller in magnitude
 INTEGER = re.compile(r"[+-]?[0-9]+")
-_MAX_INTEGER_LENGTH = 4300
-"""Characters; longer integers are not numbers (the limit of Python's int)."""
-_COUNT = re.compile(r"-?[0-9]{1,18}")
-"""Partitions, offsets and usable timestamps; all of them fit 64 bits."""
-_MIN_PLAIN_EXPONENT = -5
-"""Fractions whose first digit stands for at least 10**-5 are written without an exponent."""
-MAX_DEPTH = 64
-"""Nested objects and arrays of a record, itself included."""
+_MAX_INTEGER_LENGTH = 4300  # characters; longer integers are not numbers (the limit of Python's int)
+_COUNT = re.compile(r"-?[0-9]{1,18}")  # partitions, offsets and usable timestamps; all of them fit 64 bits
+_MIN_PLAIN_EXPONENT = -5  # fractions whose first digit stands for at least 10**-5 are written without an exponent
+MAX_DEPTH = 64  # nested objects and arrays of a record, itself included
 _TOO_LARGE_NUMBER = "1e999"
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
@@ -146,39 +133,28 @@ class InputFile:
 
 
 class OriginalRecord(NamedTuple):
-    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``.
-
-    ``size``: bytes of the record as it was read, or 0 if they are not known.
-    """
+    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``."""
 
     partition: int
     offset: int
     record: Record | None
     envelope: Record
-    size: int = 0
+    size: int = 0  # bytes of the record as it was read; 0 if they are not known
 
 
 class ReleasedRecord(NamedTuple):
-    """A released row: its published text, and the record if the text is one.
-
-    ``is_bare``: whether the message has neither a key nor headers; None if the file does not show them.
-    """
+    """A released row: its published text, and the record if the text is one."""
 
     partition: int
     text: str
     record: Record | None
-    is_bare: bool | None = None
+    is_bare: bool | None = None  # neither a key nor headers; None if the file does not show them
 
 
 def original_records(
     file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
 ) -> Iterator[OriginalRecord]:
-    """Yield the records of an original.
-
-    ``names``: what every line must have if the file holds messages of a topic; None for plain records. ``by_line``:
-    number messages by line, from 0 in partition 0, as the records of a plain file are. ``clustered``: as in
-    `parquet_lines`.
-    """
+    """Yield the records of an original; ``names``: what every line of an export must have, None for plain records."""
     if names is not None:
         yield from _messages(file.path, names) if by_line else _exported(file.path, names)
     elif file.form == "csv":
@@ -209,10 +185,7 @@ def released_records(
 
 
 def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON, as `parquet_lines` does.
-
-    The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
-    """
+    """Yield the lines of a file without their ends, an empty last one left out; of a Parquet file its rows as JSON."""
     if is_parquet(path):
         yield from map(str.encode, parquet_lines(path, clustered=clustered))
         return
@@ -414,10 +387,7 @@ def within_depth(record: Mapping[str, object] | None) -> Mapping[str, object] | 
 
 
 def canonical_float(value: float) -> str:
-    """Write a finite float64 in its canonical form: integral values as integers, others in the fewest digits.
-
-    Fractions below 0.00001 have an exponent, without plus sign and leading zeros.
-    """
+    """Write a finite float64 in the fewest digits, an integral one as an integer; below 0.00001 with an exponent."""
     number = Decimal(repr(value))
     if value.is_integer():
         return str(int(number))
@@ -481,11 +451,7 @@ def _column_names(header: list[str], declared: Collection[str]) -> list[str]:
 def csv_rows(
     path: Path, dialect: CsvDialect, *, skip_bom: bool, declared: Collection[str] = ()
 ) -> Iterator[tuple[str, Mapping[str, object] | None]]:
-    """Yield the rows after the header: the text as it stands in the file, and the cells by column name.
-
-    The cells are None if the text is not a record of this header, and empty for an empty line. ``skip_bom``: ignore a
-    byte order mark at the beginning of the file. ``declared``: as in `original_header`.
-    """
+    """Yield the text of each row after the header, and its cells: none of an empty line, None if it is no record."""
     rows = _cells(path, dialect, skip_bom=skip_bom)
     header = _column_names(next(rows, ("", None))[1] or [], declared)
     has_repeated_names = len(set(header)) != len(header)
@@ -499,11 +465,7 @@ def csv_rows(
 
 
 def is_repeated_header(row: Mapping[str, object], dialect: CsvDialect) -> bool:
-    """Whether each cell of a row is the name of its column, but for blanks and tabs around them.
-
-    A file that was joined from several files has such rows. A byte order mark before the first cell is ignored. The
-    quotation marks that follow it are characters of the cell.
-    """
+    """Whether each cell of a row is the name of its column, but for blanks: files were joined to one."""
     for place, (name, cell) in enumerate(row.items()):
         text = str(cell)
         if not place and text.startswith("\ufeff"):
@@ -556,10 +518,7 @@ def _records(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tup
 
 
 class _BackslashEscapes:
-    """Rewrites backslash escapes inside quoted cells as doubled quotes (RFC 4180, section 2).
-
-    Only a backslash before a quote or before another backslash is an escape.
-    """
+    """Rewrites backslash escapes inside quoted cells, of a quote or a backslash, as doubled quotes (RFC 4180)."""
 
     def __init__(self, dialect: CsvDialect) -> None:
         self._dialect = dialect
@@ -637,12 +596,10 @@ def parquet_file(path: Path) -> Iterator[Any]:
 def parquet_lines(
     path: Path, number_writers: Mapping[str, NumberWriter] | None = None, *, clustered: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield the rows of a Parquet file as compact JSON objects.
+    """Yield the rows of a Parquet file as compact JSON objects; ``number_writers`` write numbers of a release.
 
     Dates, times and decimals become texts in Arrow's format, and NaN becomes null. So does infinity in the columns of
-    an original that are published unchanged; elsewhere it becomes a number that no float64 can hold.
-    ``number_writers``: of a release, functions that write the numbers of some columns; others are written in their
-    canonical form. ``clustered``: of an original, its quasi-identifiers and steering attributes.
+    an original that are not ``clustered``; elsewhere it becomes a number that no float64 can hold.
     """
     writers, is_release = number_writers or {}, number_writers is not None
     with parquet_file(path) as file:

@@ -1,8 +1,7 @@
 """Reads the released rows and checks each of them by itself: columns, canonical form, grid, bounds.
 
-A row is compared with others by its quasi-identifiers as printed and by the values of its unchanged fields. Its text
-must be the canonical one: compact JSON, or CSV with the fewest quotes. Values of an original that were copied and not
-read would have other texts, such as 1e2 for 100.0 or an escape for a letter. Of a Parquet file the values count.
+The text of a row must be the canonical one: compact JSON, or CSV with the fewest quotes. Values of an original that
+were copied and not read would have other texts, such as 1e2 for 100.0. Of a Parquet file the values count.
 """
 
 from __future__ import annotations
@@ -46,16 +45,12 @@ __all__ = ["PartitionRows", "ReleasedRows", "read_release"]
 
 @dataclass(slots=True)
 class PartitionRows:
-    """The released rows of one partition, in their order.
-
-    ``quasi``, ``unchanged``: texts of the quasi-identifiers and of the unchanged fields. ``lines``: number of each row
-    in the file, from 1; a header does not count. ``texts``: the rows by whose bytes they are sorted.
-    """
+    """The released rows of one partition, in their order."""
 
     quasi: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)  # number of each row in the file, from 1, without a header
+    texts: list[str] = field(default_factory=list)  # the rows by whose bytes they are sorted
 
     def __len__(self) -> int:
         return len(self.quasi)
@@ -79,15 +74,12 @@ class PartitionRows:
 
 @dataclass(slots=True)
 class ReleasedRows:
-    """All released rows by partition, and the checks on single rows.
-
-    ``envelope``: which of ``key`` and ``headers`` the lines of an export have.
-    """
+    """All released rows by partition, and the checks on single rows."""
 
     by_partition: dict[int, PartitionRows]
     checks: list[CheckCounter]
     is_export: bool
-    envelope: frozenset[str] = frozenset()
+    envelope: frozenset[str] = frozenset()  # which of key and headers the lines of an export have
 
     def __len__(self) -> int:
         return sum(map(len, self.by_partition.values()))
@@ -101,10 +93,7 @@ def read_release(
     original: InputFile,
     is_export: bool | None = None,
 ) -> ReleasedRows:
-    """Read the released file and check every row by itself. A malformed row is a broken check, not an error.
-
-    ``is_export``: None decides by the first line.
-    """
+    """Read the released file and check every row by itself. A malformed row is a broken check, not an error."""
     exported = is_export_of(policy, file, RELEASED_EXPORT, RELEASED_ENVELOPE) if is_export is None else is_export
     checker = _RowChecker(policy, file.form, original.form, published, is_binary=is_parquet(file.path))
     header = released_header(file.path, file.dialect) if file.form == "csv" else None
@@ -208,8 +197,7 @@ class _RowChecker:
 class CanonicalRows:
     """Writes rows as JSON in their canonical form: no white space, the fewest escapes, one text for each number.
 
-    ``has_columns``: the rows are those of Parquet, which are sorted by the bytes that they would have as JSON, with
-    their objects. A column of type ``json`` contains the text of a document.
+    With ``has_columns`` they are rows of Parquet, sorted by the bytes that they would have as JSON, with their objects.
     """
 
     def __init__(self, policy: Policy, *, has_columns: bool = False) -> None:

@@ -3,14 +3,12 @@
 Contents are compared as multisets per partition. The order must not show more than the clusters: rows of a cluster
 are adjacent and in byte order. In the file of a stream the clusters stand in the order of the evidence. The rows of a
 table are sorted as a whole, or in the order of the input if the policy allows it: clusters one after the other would
-show the order of arrival. With ``release: ordered`` each row is published at the position of one record of its cluster,
-so the rows of a cluster are not adjacent.
+show the order of arrival. With ``release: ordered`` each row is published at the position of one record of its cluster.
 
 Without evidence, clusters are inferred. A row can be traced to its record if its unchanged fields are unique among the
-originals of its partition. Then a cluster is a run of adjacent rows that are equal on all quasi-identifiers; a run ends
-where the byte order descends. Equal rows elsewhere are not counted: they do not make a cluster of five safe. Two
-adjacent clusters with equal centroids and ascending rows are taken for one. This is harmless: if each of them has k
-subjects and respects the cap, so does their union, and a reader of the release cannot tell them apart.
+originals of its partition. Then a cluster is a run of adjacent rows that are equal on all quasi-identifiers and in byte
+order. Equal rows elsewhere are not counted: they do not make a cluster of five safe. Two adjacent clusters with equal
+centroids and ascending rows are taken for one. This is harmless: a reader of the release cannot tell them apart either.
 """
 
 from __future__ import annotations
@@ -45,11 +43,7 @@ REMEDY = "give the evidence file (--evidence)"
 
 
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
-    """Compare released and recomputed rows as multisets, per partition.
-
-    Return ``nothing_else``: rows that belong to no cluster. ``nothing_missing``: clusters with a row that was not
-    released. A wrong centroid or a changed value fails both.
-    """
+    """Compare released and recomputed rows as multisets; a wrong centroid or a changed value fails both checks."""
     extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
     missing = CheckCounter("nothing_missing", "every recomputed row of a cluster was released", "cluster")
     unmatched: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -82,11 +76,10 @@ def check_order(
     is_table: bool,
     keeps_order: bool = False,
 ) -> list[CheckCounter]:
-    """Check the order of the rows: cluster after cluster as in the evidence, or for a table as a whole.
+    """Check the order of the rows: ``together`` for the clusters, ``byte_order`` for the rows.
 
     Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do, which
-    ``keeps_order`` allows, and so do the clusters of a table one after the other. Return ``together``: the rows of a
-    cluster are adjacent, and ``byte_order``: they are in byte order.
+    ``keeps_order`` allows, and so do the clusters of a table one after the other.
     """
     together = CheckCounter("together", "rows of a cluster are adjacent and equal on all quasi-identifiers", "cluster")
     ordered = CheckCounter("byte_order", "rows of a cluster are in byte order")
@@ -131,11 +124,8 @@ def check_ordered_release(
 ) -> list[CheckCounter]:
     """Check a release in which each row is published at the position of a record.
 
-    ``reveals``: whether the policy publishes the unchanged fields of a record at its own position (``reveal_order``).
-    Otherwise those of a cluster are assigned to its positions in byte order. ``is_due``: which records must have been
-    released by the end of the original. None: the release is a part, and any row may be missing at its end.
-
-    Return ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
+    With ``reveals`` a record has its own unchanged fields at its position; otherwise those of a cluster are assigned to
+    its positions in byte order. ``is_due``: which records must have been released; None if the release is a part.
     """
     extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
     released = "every recomputed row of a cluster was released at a position of the cluster"
@@ -165,24 +155,15 @@ def check_ordered_release(
 
 @dataclass(slots=True)
 class InferredClusters:
-    """Clusters read off the release.
+    """Clusters read off the release, of a topic in the order of their oldest records: no other order is possible."""
 
-    ``clusters``: numbered from 0 in the order of the release, those of a topic by their oldest records: no other order
-    of decision is possible. None if rows cannot be traced to records. ``doubt``: why the clusters may be wrong and what
-    would decide it; empty if they are certain.
-    """
-
-    clusters: list[EvidenceCluster] | None
+    clusters: list[EvidenceCluster] | None  # None if rows cannot be traced to records
     traced: CheckCounter
-    doubt: str = ""
+    doubt: str = ""  # why the clusters may be wrong, and what would decide it
 
 
 def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) -> InferredClusters:
-    """Trace the rows to records and split the release into clusters.
-
-    There is a ``doubt`` if records have equal unchanged fields, or if the order of the rows need not show the clusters:
-    a file in the order of its input, or sorted as a whole by an unchanged field.
-    """
+    """Trace the rows to records and split the release into clusters; ``doubt`` if the rows need not show them."""
     traced = CheckCounter("traced", "every row has the unchanged fields of one record, which no other row has")
     index_of = _index_by_unchanged_fields(originals)
     if index_of is None:
@@ -217,12 +198,7 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
 def check_without_evidence(
     policy: Policy, release: ReleasedRows, published: Sequence[PublishedValues]
 ) -> list[CheckCounter]:
-    """Check what the rows show if their clusters are not known.
-
-    Return ``alone``: rows whose quasi-identifiers are shared by fewer than k rows of their partition, wherever these
-    stand. Such a row is in no cluster of k. ``categories``: rows with a category that no record has, where the policy
-    has nominal attributes.
-    """
+    """Check what rows show of themselves: ``alone`` is in no cluster of k, ``categories`` are those of records."""
     alone = CheckCounter(
         "alone", f"every row shares its quasi-identifiers with at least {policy.k} rows of its partition"
     )

@@ -4,15 +4,13 @@ A number is itself, a time its milliseconds since 1970, an ordinal value its ran
 category. A missing value is NaN. None stands for a value that makes the record unusable.
 
 All arithmetic is exact. A float64 is an integer over a power of two, and a time is a whole number of milliseconds. So
-sums, means and rounding to the grid need no tolerance. Only the package `policy` and the error classes are
-shared with the code that made the release.
+sums, means and rounding to the grid need no tolerance.
 
-Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
-is empty. The text of any other value is its JSON form: a cell of CSV is a JSON string.
+Published values are compared as texts: of a number with a decimal point, or empty; of any other value its JSON form. A
+cell of CSV is a JSON string.
 
 A node of a taxonomy is a level and a name: level 0 holds the leaves, and the root is above the highest level. Equal
-names on two levels are two nodes. A category that the taxonomy lacks is a leaf of its own directly below the root, so
-it differs from every other one on all levels.
+names on two levels are two nodes. A category that the taxonomy lacks is a leaf of its own directly below the root.
 """
 
 from __future__ import annotations
@@ -47,21 +45,18 @@ __all__ = [
     "Release",
     "TaxonomyTree",
     "decimal_number",
-    "is_decimal",
     "published_values",
     "value_reader",
 ]
 
-_MAX_LENGTH = 400
-"""No finite float64 printed on a grid has more characters."""
+_MAX_LENGTH = 400  # no finite float64 printed on a grid has more characters
 
 
 class ExactGrid:
-    """The grid of publishable values of one quasi-identifier.
+    """The grid of publishable values of one quasi-identifier; step 0 publishes means as the nearest float64.
 
     ``is_binary``: whether the release is a Parquet file. Its means are float64 unless the resolution is whole, and
-    neighbouring multiples of the resolution may be one float64. The grid step is ``_step / 10**_decimals``. A step of 0
-    means that means are published as the nearest float64.
+    neighbouring multiples of the resolution may be one float64.
     """
 
     def __init__(self, attribute: Attribute, *, table: bool, is_binary: bool = False) -> None:
@@ -78,10 +73,7 @@ class ExactGrid:
             self._limits = (low - resolution / 2, high + resolution / 2)
 
     def mean(self, values: Sequence[float]) -> str:
-        """Return the mean of finite values as published text, rounded once, half to even: to the grid, or to float64.
-
-        In a binary release of float64 it is what `canonical` returns for the float64 nearest to the multiple.
-        """
+        """Return the mean of finite values as published text, rounded once, half to even: to the grid or float64."""
         ratios = [value.as_integer_ratio() for value in values]
         common = max(denominator for _, denominator in ratios)  # a power of two, as all of them
         total = sum(numerator * (common // denominator) for numerator, denominator in ratios)
@@ -103,10 +95,7 @@ class ExactGrid:
         return scaled % self._step == 0 and not (scaled == 0 and text.startswith("-"))
 
     def canonical(self, value: float) -> str:
-        """Write a number of a binary column: as a grid value that is equal to it, else in its shortest form.
-
-        An integer is compared exactly, and a float64 as float64.
-        """
+        """Write a number of a binary column: as the grid value that it equals, exactly or as float64, else in full."""
         if not self._step:
             return repr(float(value) + 0.0)
         numerator, denominator = value.as_integer_ratio()
@@ -145,18 +134,12 @@ _DAY_MS = 86_400_000
 _MONTHS = 12
 _LENGTHS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "days": Fraction(_DAY_MS)}
 """Milliseconds of one, by unit."""
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 0001 to 9999."""
-_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9
-"""Numbers beyond are no times of these years, and smaller ones are 0."""
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 0001 to 9999
+_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9  # numbers beyond are no times of these years, and smaller ones are 0
 
 
 def iso_ms(text: str) -> int | None:
-    """Return the milliseconds of a date, or of a date and time, in ISO 8601; None for any other text.
-
-    A text without a zone is in UTC, and a date is its midnight in its zone. Fractions of a millisecond are rounded half
-    to even.
-    """
+    """Return the milliseconds, half to even, of an ISO 8601 date or time, without a zone in UTC; None for others."""
     found = _ISO.fullmatch(text)
     if found is None:
         return None
@@ -183,10 +166,7 @@ def _offset_minutes(zone: str | None) -> int | None:
 
 
 def epoch_ms(text: str, unit: str) -> int | None:
-    """Return the milliseconds of an epoch number, given as a decimal; None outside the years 0001 to 9999.
-
-    Fractions of a millisecond are rounded half to even.
-    """
+    """Return the milliseconds of a decimal epoch number, rounded half to even; None outside the years 0001 to 9999."""
     magnitude = abs(float(text))
     if magnitude > _MAX_MAGNITUDE:
         return None
@@ -258,17 +238,12 @@ class TimeGrid:
 
 
 ValueReader: TypeAlias = Callable[[object], float | None]
-ABSENT = object()
-"""Stands for a field that a JSON object does not have."""
+ABSENT = object()  # stands for a field that a JSON object does not have
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class Categories:
-    """The categories of one nominal attribute in the order of their first records.
-
-    ``counts``: how many members of clusters have each category, by its code. Without a taxonomy a category is the text
-    of a JSON scalar; with one it is the name of a leaf.
-    """
+    """The categories of one nominal attribute in the order of their first records: JSON scalars, or names of leaves."""
 
     def __init__(self, *, are_leaves: bool = False) -> None:
         self.texts: list[str] = []
@@ -310,11 +285,6 @@ class DecimalSign:
 POINT = DecimalSign()
 
 
-def is_decimal(text: str) -> bool:
-    """Whether a text is an ASCII decimal number."""
-    return _DECIMAL.fullmatch(text) is not None
-
-
 def decimal_number(text: str) -> float | None:
     """Return the float64 nearest to an ASCII decimal number; None for any other text."""
     return float(text) if _DECIMAL.fullmatch(text) else None
@@ -323,10 +293,7 @@ def decimal_number(text: str) -> float | None:
 def value_reader(
     attribute: Attribute, form: Form, sign: DecimalSign, missing_values: tuple[str, ...], categories: Categories | None
 ) -> ValueReader:
-    """Return the function from the value of a field, or `ABSENT`, to its float64.
-
-    ``missing_values``: texts that stand for a missing value. So do equal numbers, and categories with the text of one.
-    """
+    """Return the function from the value of a field, or `ABSENT`, to its float64; ``missing_values`` may be numbers."""
     judged = JUDGED_SCALES[attribute.scale]
     read = judged.reader(attribute, Original(form, sign, categories))
     if not attribute.may_be_missing and judged.is_amount and set(missing_values) <= {""}:
@@ -390,7 +357,7 @@ def _time_reader(attribute: Attribute, form: Form, sign: DecimalSign) -> ValueRe
             found = iso_ms(text)
         else:
             number = sign.to_point(text)
-            found = epoch_ms(number, unit) if is_decimal(number) else None
+            found = None if decimal_number(number) is None else epoch_ms(number, unit)
         return None if found is None else float(found)
 
     return read
@@ -761,10 +728,8 @@ class JudgedScale(ABC):
 
     is_amount: ClassVar[bool] = False
     """Whether values are amounts, which JSON writes as numbers, and an empty text is none."""
-    has_categories: ClassVar[bool] = False
-    """Whether values are codes of categories."""
-    is_clock: ClassVar[bool] = False
-    """Whether values can grow with the offsets of a stream."""
+    has_categories: ClassVar[bool] = False  # whether values are codes of categories
+    is_clock: ClassVar[bool] = False  # whether values can grow with the offsets of a stream
 
     def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
         """Return whether values are texts, so that a missing number is one by its text."""

@@ -1,9 +1,8 @@
 """Checks a summary: it adds up, and agrees with what the audit counted and recomputed.
 
 The loss of a number or a time is the sum of squared errors over the total sum of squares, of the members that have a
-value and whose cluster publishes one. That of an ordinal attribute is the mean distance of ranks over the largest one,
-and that of a nominal attribute the mean distance in the taxonomy, or the share of records whose category is not
-published. A missing value is at distance 1 from every other.
+value and whose cluster publishes one. That of a rank or a category is the mean of distances in [0, 1], where a missing
+value is at distance 1 from every other.
 
 In a stream, a time may be a clock: less than half of its total sum of squares is left if the mean of each window of
 delta + 1 offsets of a partition is taken away. Then the sum of squared errors is over what is left, at most 1.
@@ -43,10 +42,8 @@ _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
 _COUNTED = {*_ACCOUNTED, "records", "dropped", "clusters", "cluster_size", "subjects", "share", "policy"}
 """Fields that are compared as far as the clusters are known."""
-RELATIVE_TOLERANCE = 5e-4
-"""Fractions of a summary may be rounded to four digits."""
-ABSOLUTE_TOLERANCE = 1e-9
-"""Rounding error of a loss near zero."""
+RELATIVE_TOLERANCE = 5e-4  # fractions of a summary may be rounded to four digits
+ABSOLUTE_TOLERANCE = 1e-9  # rounding error of a loss near zero
 SQUARES = frozenset({"sse", "sst", "information_loss", "d_x"})
 """Fields of a summary that follow from the sums of squares on z-scores."""
 MIN_RELATIVE_VARIANCE = 1e-20
@@ -57,25 +54,18 @@ HALF_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class AuditedCounts:
-    """What the audit counted; None where it could not.
-
-    - ``reached``: records up to the last one that is released or referenced; of an exported topic all records.
-    - ``quarantined``: fewest and most records of a file that the run can have refused.
-    - ``suppressed``, ``held``: largest numbers of records that the run can have suppressed and that it can still hold.
-    - ``are_exact``: whether ``suppressed`` and ``held`` are the numbers themselves.
-    - ``values``: what the summary may state of confidential values.
-    """
+    """What the audit counted; None where it could not."""
 
     records: int
-    reached: int
+    reached: int  # records up to the last one that is released or referenced; of an exported topic all
     rows: int
     clusters: RecomputedClusters | None
-    quarantined: tuple[int, int] | None
+    quarantined: tuple[int, int] | None  # fewest and most records of a file that the run can have refused
     dropped: Mapping[str, int]
-    suppressed: int | None
+    suppressed: int | None  # the most, as of ``held``, unless ``are_exact``
     held: int | None
     are_exact: bool
-    certain: int
+    certain: int  # the fewest that were suppressed
     losses: Losses | None
     values: Figures = field(default_factory=dict)
 
@@ -89,10 +79,7 @@ class AuditedCounts:
 def refused_bounds(
     originals: Originals, limits: AdmissionLimits, is_released: BoolVector | None, records_in: int | None
 ) -> tuple[int, int] | None:
-    """Return the fewest and the most records of a file that the run refused. Nothing is known of a topic.
-
-    Unusable records and those that are too large are refused, and those near the limit may be.
-    """
+    """Return the fewest and the most records of a file that the run refused; of a topic nothing is known."""
     if originals.is_export:
         return None
     most = len(originals) if records_in is None else originals.end_of(records_in)
@@ -169,20 +156,13 @@ def reading_warnings(summary: Summary, originals: Originals, dropped: Sequence[s
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The loss of a release.
+    """The loss of a release."""
 
-    - ``by_attribute``: loss of each quasi-identifier in its own measure; None if it has none or is not known.
-    - ``sse``, ``sst``: sums of squares on z-scores (ddof = 0) of the numbers and times that vary; None without numbers
-      and times, or if one of them hardly varies.
-    - ``mean``: mean of the losses of attributes that have one; None if one of them is not known, or none has one.
-    - ``clocks``: times of which a trend is removed; None of a table, and if it is not known of all times.
-    """
-
-    by_attribute: dict[str, float | None]
-    sse: float | None
+    by_attribute: dict[str, float | None]  # in the measure of the attribute; None if it has no loss or is not known
+    sse: float | None  # sums of squares on z-scores (ddof = 0); None without numbers and times, or if one hardly varies
     sst: float | None
-    mean: float | None = None
-    clocks: list[str] | None = None
+    mean: float | None = None  # None if the loss of an attribute is not known, or none has one
+    clocks: list[str] | None = None  # times of which a trend is removed; None of a table, or if it is not known of all
 
 
 def measure_losses(
@@ -192,13 +172,10 @@ def measure_losses(
     published: Sequence[PublishedValues],
     window: int | None,
 ) -> Losses | None:
-    """Return the losses; None if the clusters are not known, or the summary states no loss. Cost: O(n d).
-
-    ``window``: as of `AuditScope`. A summary without ``clocks`` is of an earlier version, which removed no trend.
-    """
+    """Return the losses; None if the clusters are not known, or the summary states no loss. Cost: O(n d)."""
     if found is None or summary.keys().isdisjoint({"loss", "mean_loss", "clocks", *SQUARES}):
         return None
-    window = window if "clocks" in summary else None
+    window = window if "clocks" in summary else None  # earlier versions removed no trend
     clusters = found.clusters
     members = [np.array(cluster.members) for cluster in clusters]
     texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
@@ -319,7 +296,6 @@ class _SummaryReader:
         return value
 
     def names(self, key: str) -> list[str] | None:
-        """Return a list of names."""
         value = self._summary.get(key)
         if value is None:
             return None

@@ -10,30 +10,24 @@ Files decide all but the rejections, unless a clock, the size of the offset meta
 of confidential values may have decided on the record. Then a suppression that is possible is a claim of the quarantine
 file or of the summary: it is counted and reported, and does not change the outcome. One that is impossible is a fault.
 
-**Which records were held.** Every decision of a stream concerns the oldest held record, whatever decides: delta, a
-clock, the size of the metadata. It is released in a cluster, or suppressed; a release of all held records includes it.
-So when a record is suppressed, a cluster with an older member has been decided before, and a cluster without one is
-decided later. The records that were held with a suppressed record are those of later clusters and later suppressed
-ones, as far as they had arrived. Records arrive in the order of their offsets, and a restart holds the undecided ones
-again. So the oldest members of the clusters ascend in the order of decision, and no record is held that is older than
-the oldest member of a cluster that was decided.
+**Which records were held.** Every decision of a stream concerns the oldest held record, whatever decides. It is
+released in a cluster, or suppressed. So when a record is suppressed, a cluster with an older member has been decided
+before, and a cluster without one is decided later. The records that were held with a suppressed record are those of
+later clusters and later suppressed ones, as far as they had arrived. The oldest members of the clusters ascend in the
+order of decision, and no record is held that is older than the oldest member of a decided cluster.
 
-The moment is known where only delta and the end of the input decide: then delta more records have arrived, or the input
-has ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
+Where only delta and the end of the input decide, the moment is known: delta more records have arrived, or the input has
+ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
 earlier clusters has arrived.
 
-**How many decisions the claims need.** A flush decides on all held records at once, and so do a time limit and the size
-of the offset metadata as far as they suppress: the records that one moment suppresses were all held, so they belong to
-fewer than k subjects (of fewer than ``min_population`` where the policy sets it). No cluster with an older member was
-decided between them. If the one between a and b was decided at that moment, its members were held when a was
-suppressed, and k subjects were held. So the claimed records of a partition, in the order of their positions, need a
-moment for each group of fewer than k subjects between two clusters. The fewest groups are found by taking as many
-records as possible into each.
+**How many decisions the claims need.** The records that one moment suppresses were all held, so they belong to fewer
+than k subjects (of fewer than ``min_population`` where the policy sets it), and no cluster was decided between them. So
+the claimed records of a partition, in the order of their positions, need a moment for each group of fewer than k
+subjects between two clusters. The fewest groups are found by taking as many records as possible into each.
 
 **Confidential values.** Files do not show which clusters a stream has tried. A suppression because of ``l``,
 ``max_value_share`` or ``t`` is possible if some of the records that may have been held form a set of at least k
-subjects that breaks one of them. If none does, every cluster of k subjects satisfies all, and the record could have
-been released. This is decided by counting; where it is not known, the suppression counts as possible.
+subjects that breaks one of them. This is decided by counting; where it is not known, it counts as possible.
 """
 
 from __future__ import annotations
@@ -72,19 +66,12 @@ __all__ = [
     "unknown_completeness",
 ]
 
-MAX_AHEAD_MS = 3_600_000
-"""A service rejects records with a timestamp more than this far ahead of its clock (ms)."""
-FIRST_LOOK = 8
-"""So many times k records are counted first; among them are usually k subjects."""
+MAX_AHEAD_MS = 3_600_000  # a service rejects records with a timestamp more than this far ahead of its clock (ms)
+FIRST_LOOK = 8  # so many times k records are counted first; among them are usually k subjects
 
 
 class AuditedReferences:
-    """The references of the quarantine, checked.
-
-    ``reasons``: reason of each referenced original, by its index. ``ahead``: indices of usable records that are claimed
-    to be rejected by the clock. ``claimed``, ``undecided``: numbers of records by what only the quarantine states, and
-    by the file that would decide. The texts follow the word "records".
-    """
+    """The references of the quarantine, checked. The texts of what it counts follow the word "records"."""
 
     def __init__(self, policy: Policy, originals: Originals, limits: AdmissionLimits, is_released: BoolVector) -> None:
         self.valid = CheckCounter(
@@ -95,10 +82,10 @@ class AuditedReferences:
             "references hold topic, partition, offset and one of four reasons that the record allows, nothing else",
             "reference",
         )
-        self.reasons: dict[int, str] = {}
-        self.ahead: set[int] = set()
-        self.claimed: Counter[str] = Counter()
-        self.undecided: Counter[str] = Counter()
+        self.reasons: dict[int, str] = {}  # of each referenced original, by its index
+        self.ahead: set[int] = set()  # usable records that are claimed to be rejected by the clock
+        self.claimed: Counter[str] = Counter()  # records by what only the quarantine states
+        self.undecided: Counter[str] = Counter()  # records by the file that would decide
         self._originals, self._limits = originals, limits
         self._delta = 0 if policy.stream is None else policy.stream.delta
         self._is_released = is_released
@@ -130,10 +117,9 @@ class AuditedReferences:
         return self._originals.is_export
 
     def _may_be_ahead(self, index: int) -> bool:
-        """Whether the timestamp of a record may have been too far ahead of the clock.
+        """Whether a timestamp is later than all of those released before it, so that the clock may have refused it.
 
-        It is then later than the timestamps of all records that were released before it. If the timestamp is over an
-        hour later than those of the records released next, the rejection is claimed. Otherwise it is disputed.
+        If it is over an hour later than those of the records released next, the rejection is claimed; else disputed.
         """
         timestamp = int(self._originals.timestamps[index])
         if timestamp == UNKNOWN_TIMESTAMP:
@@ -190,9 +176,8 @@ def check_references(
 class PartitionHistory:
     """The arrivals of one partition and the decisions on them.
 
-    ``may_flush_early``: whether something else than delta and the end of the input may have decided on records.
-    ``counts_all``, of its methods: count all records that may have been admitted, and not only those that certainly
-    were.
+    ``may_flush_early``: whether something else than delta and the end of the input may have decided. ``counts_all``, of
+    its methods: count all records that may have been admitted, and not only those that certainly were.
     """
 
     def __init__(
@@ -238,11 +223,8 @@ class PartitionHistory:
         return any(end > expired + self._delta for _, end in spans)
 
     def flushed_population(self) -> int | None:
-        """Return the subjects that were held when the end of the input released records; None if it is not known.
-
-        Rule block also releases records that have not expired, so its last clusters do not show the end.
-        """
-        if not self.is_flushed or self._releases_all:
+        """Return the subjects that were held when the end of the input released records; None if it is not known."""
+        if not self.is_flushed or self._releases_all:  # the last clusters of rule block do not show the end
             return None
         held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
         return len(np.unique(self._subjects[held]))
@@ -273,12 +255,8 @@ class PartitionHistory:
         return self._is_short(position, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
     def may_have_been_short(self, position: int, *, counts_all: bool) -> bool:
-        """Whether fewer than k subjects may have been held when something else decided on the record.
-
-        An operator may flush a partition of a service. This decides as the end of a file does: fewer than
-        ``min_population`` subjects are suppressed. A clock decides on nothing while fewer than that are held, so under
-        ``min_population``, which is at least k, it suppresses no record.
-        """
+        """Whether fewer than k subjects may have been held when a clock or an operator decided on the record."""
+        # A clock decides on nothing while fewer than ``min_population`` are held, so it suppresses no record then.
         if not self._may_suppress_early:
             return False
         last = max(position, int(self._newest_of_earlier[position]))
@@ -319,8 +297,7 @@ class ClaimedSuppressions:
         causes = ["a flush", "the size of the offset metadata"] if is_export else []
         self._early_causes = " or ".join([*(["a time limit"] if has_time_limit or not is_export else []), *causes])
         self._counts: Counter[Cause] = Counter()
-        self.names_records = True
-        """Whether it is stated which records were suppressed, and not only how many."""
+        self.names_records = True  # whether it is stated which records were suppressed, and not only how many
         self._held: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     def add(self, cause: Cause, partition: int, gap: int, position: int, subject: int) -> None:
@@ -376,10 +353,7 @@ class BreakableValues:
         self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
 
     def can_be_broken(self, indices: Sequence[int]) -> bool:
-        """Whether some set of at least k subjects among these usable records may break a limit.
-
-        True for ``t``, and for entropy and recursive l-diversity. Cost: O(number of records) per attribute.
-        """
+        """Whether some set of at least k subjects among these usable records may break a limit. Cost: O(records)."""
         rule = self._policy.diversity
         if self._policy.t is not None or (rule is not None and rule.kind != "distinct"):
             return True
@@ -402,41 +376,28 @@ class BreakableValues:
 
 @dataclass(frozen=True, slots=True)
 class StatedAccounts:
-    """What the run states about its unpublished records.
+    """What the run states about its unpublished records."""
 
-    ``reasons``: as of `AuditedReferences`; None without a quarantine file. ``suppressed``: records that a complete
-    summary of a file counts as suppressed. ``read_end``: first lines that it counts as read. Both are None for a topic.
-    """
-
-    reasons: Mapping[int, str] | None
-    suppressed: int | None
+    reasons: Mapping[int, str] | None  # as of `AuditedReferences`; None without a quarantine file
+    suppressed: int | None  # by a complete summary of a file; None of a topic
     is_drained: bool
-    read_end: int | None = None
+    read_end: int | None = None  # first lines that the summary counts as read; None of a topic
 
 
 @dataclass(slots=True)
 class Accounts:
-    """The unpublished records, as far as they are accounted for.
+    """The unpublished records, as far as they are accounted for."""
 
-    - ``complete``, ``suppressed``: whether no record is missing, and each suppression was necessary or is possible.
-    - ``is_due``: false for the records after which so few arrived for certain that they need not be released.
-    - ``suppressible``, ``certain``: unreferenced records that were or may have been suppressed, or had to be.
-    - ``claimed``, ``undecided``: as of `AuditedReferences`, of all that the run states.
-    - ``population``: whether ``privacy.min_population`` subjects were held where the end of the input released records;
-      None if the policy does not set it, or the files do not show it.
-    - ``early_decisions``: as of `Verdict`.
-    """
-
-    complete: CheckCounter
-    suppressed: CheckCounter
-    is_due: BoolVector
+    complete: CheckCounter  # no record is missing
+    suppressed: CheckCounter  # each suppression was necessary or is possible
+    is_due: BoolVector  # false while so few records arrived for certain that it need not be released
     held: int = 0
-    suppressible: int = 0
-    certain: int = 0
-    claimed: Counter[str] = field(default_factory=Counter)
+    suppressible: int = 0  # unreferenced records that were or may have been suppressed
+    certain: int = 0  # those that had to be
+    claimed: Counter[str] = field(default_factory=Counter)  # as of `AuditedReferences`, of all that the run states
     undecided: Counter[str] = field(default_factory=Counter)
-    population: CheckCounter | None = None
-    early_decisions: int | None = 0
+    population: CheckCounter | None = None  # None without ``privacy.min_population``, or if files do not show it
+    early_decisions: int | None = 0  # as of `Verdict`
 
 
 def check_unpublished(
@@ -468,10 +429,7 @@ def check_unpublished_rows(
     found: RecomputedClusters,
     reasons: Mapping[int, str] | None,
 ) -> Accounts:
-    """Check every unpublished record of a table. Cost: O(n).
-
-    The number of suppressed records of each subject is known, and which of them are suppressed is not checked.
-    """
+    """Check every unpublished record of a table, but not which of the records of one subject are suppressed. O(n)."""
     accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
     exceeds = limits.exceeds_quota
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
@@ -534,15 +492,12 @@ def _unpublished(originals: Originals, found: RecomputedClusters, accounts: Acco
 
 
 def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolVector) -> Counter[int]:
-    """Return how many records of each subject must be suppressed so that none has too large a share of the table.
-
-    If at most c records of every subject remain, c is the largest number that is within ``max_share`` of what remains.
-    """
+    """Return how many records of each subject must be suppressed so that none has too large a share of the table."""
     counts = Counter(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds].tolist())
     if policy.subject is None or not counts:
         return Counter()
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
-    most = max(counts.values())
+    most = max(counts.values())  # at most c of each are left, with the largest c within the share of what remains
     left = next((c for c in range(most, 1, -1) if c <= max_share * sum(min(count, c) for count in counts.values())), 1)
     return Counter({subject: max(0, count - left) for subject, count in counts.items()})
 
@@ -564,8 +519,6 @@ def _new_accounts(originals: Originals, suppressed: str) -> Accounts:
 
 
 class _Examiner:
-    """Examines the records one by one and counts the results."""
-
     def __init__(
         self,
         policy: Policy,
@@ -616,7 +569,6 @@ class _Examiner:
         return check
 
     def examine(self, index: int) -> None:
-        """Examine one record that was not released."""
         accounts, reasons = self.accounts, self._stated.reasons
         may_be_held = bool(self._may_be_held[index])
         reason = None if reasons is None else reasons.get(index)
@@ -676,10 +628,7 @@ class _Examiner:
         return accounts
 
     def _settle_unreferenced(self, stated: int | None) -> None:
-        """A complete summary of a file claims as many as it counts beyond those that had to be suppressed.
-
-        The others are missing.
-        """
+        """Claim as many records as a complete summary counts beyond those that had to be suppressed."""
         accounts = self.accounts
         if stated is None:
             accounts.undecided[
@@ -695,7 +644,6 @@ class _Examiner:
                 self._claim(index, cause)
 
     def _was_suppressed(self, index: int) -> bool:
-        """Whether the record had to be suppressed."""
         if self._limits.exceeds_quota[index]:
             return True
         history = self._histories[self._partitions[index]]

@@ -1,7 +1,4 @@
-"""The result of an audit: checks by name, counts, measures, warnings and what could not be examined.
-
-A verdict holds counts and the numbers of clusters, rows and records. It never holds an attribute value or a subject.
-"""
+"""The result of an audit. It holds counts and numbers of clusters, rows and records, and never a value or a subject."""
 
 from __future__ import annotations
 
@@ -11,10 +8,8 @@ from typing import Any, Literal, TypeAlias
 __all__ = ["Check", "CheckCounter", "Verdict", "counted"]
 
 Status: TypeAlias = Literal["holds", "broken", "not examined"]
-MAX_PLACES = 10
-"""Failed cases that a check lists."""
-_SMALLEST_FIXED = 0.001
-"""Smaller numbers are printed with two significant digits, others with up to four decimals."""
+MAX_PLACES = 10  # failed cases that a check lists
+_SMALLEST_FIXED = 0.001  # smaller numbers are printed with two significant digits, others with up to four decimals
 
 
 @dataclass(frozen=True, slots=True)

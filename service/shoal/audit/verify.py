@@ -209,12 +209,9 @@ def _read_originals(
     is_export: bool | None,
     has_summary: bool,
 ) -> Originals:
-    """Read the original; number its messages by line, as `shoal pipe` does, or by offset, as `shoal run` does.
-
-    The rows of a release show which of them made it. Without rows a summary does: `shoal run` writes none.
-    """
-    by_line = not release.is_export
-    if not len(release):
+    """Read the original; number its messages by line, as `shoal pipe` does, or by offset, as `shoal run` does."""
+    by_line = not release.is_export  # the rows show which command made them
+    if not len(release):  # a summary does: `shoal run` writes none
         by_line = is_export is False
         if is_export is None and policy.envelope_attributes and source.form != "csv":
             has_offsets = first_line_names(source.path) >= {"partition", "offset"}
@@ -239,10 +236,7 @@ def _unclear_numbers(target: InputFile) -> InputError:
 
 
 class _Audit:
-    """Runs the checks of one release in their order, and returns the verdict.
-
-    ADR 20 says from which input each check takes its limits.
-    """
+    """Runs the checks of one release in their order; ADR 20 says from which input each takes its limits."""
 
     def __init__(
         self,
@@ -259,6 +253,7 @@ class _Audit:
         self._clusters: RecomputedClusters | None = None
         self._accounts: Accounts | None = None
         self._references: AuditedReferences | None = None
+        self._reasons: Mapping[int, str] | None = None
         self._compared: frozenset[str] = frozenset()
         self._unchanged = measure_unchanged_fields(policy, originals)
         self._joint = measure_joint_uniqueness(policy, release)
@@ -269,7 +264,6 @@ class _Audit:
         self._undecided: list[str] = []
 
     def verdict(self) -> Verdict:
-        """Run all checks and return the verdict."""
         if not self._has_other_policy():
             self._recompute()
             self._check_references()
@@ -370,13 +364,9 @@ class _Audit:
         if self._stated.references is None:
             return
         found = check_references(self._policy, self._originals, self._limits, self._clusters, self._stated.references)
-        self._references = found
+        self._references, self._reasons = found, found.reasons
         self._checks += [found.valid, found.fitting]
         self._add_counts(found.claimed, found.undecided)
-
-    @property
-    def _reasons(self) -> Mapping[int, str] | None:
-        return None if self._references is None else self._references.reasons
 
     def _account(self) -> None:
         """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
@@ -559,7 +549,6 @@ class _Audit:
     # ---------------------------------------------------------------- verdict
 
     def _result(self) -> Verdict:
-        """Return the verdict on all checks so far."""
         policy, originals, accounts = self._policy, self._originals, self._accounts
         measures = measure_release(policy, originals, self._release, self._clusters, self._unchanged, self._joint)
         near = count_near_duplicates(policy, originals, self._clusters)
@@ -633,8 +622,7 @@ _MEASURES = (
     *("blocks", "jointly_k_anonymous"),
 )
 """Other fields, in the order in which they are named. Those that could not be compared are not examined."""
-_LEARNED = ("position_weight", "widths")
-"""What a stream has learned."""
+_LEARNED = ("position_weight", "widths")  # what a stream has learned
 
 
 def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
@@ -664,10 +652,9 @@ def _listed(names: list[str]) -> str:
 
 
 def _add_lines(verdict: Verdict, *, original: InputFile, released: InputFile) -> Verdict:
-    """Return the verdict with the line of each row and each record that a broken check lists.
+    """Return the verdict with the line of each row (from 1) and record (from 0) that a broken check lists.
 
-    Rows are numbered from 1 and records from 0, both without a header. A row of a CSV file may span several lines. Rows
-    of a Parquet file have no lines. Cost: one pass over a CSV file with failed cases, O(n) time.
+    Rows of a Parquet file have no lines. Cost: one pass over a CSV file with failed cases, O(n) time.
     """
     checks = list(verdict.checks)
     for unit, first, file in (("row", 1, released), ("record", 0, original)):

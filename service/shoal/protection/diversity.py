@@ -46,8 +46,7 @@ __all__ = [
     "is_diverse",
 ]
 
-NO_L, DISTINCT, ENTROPY, RECURSIVE = range(4)
-"""Kinds of l-diversity."""
+NO_L, DISTINCT, ENTROPY, RECURSIVE = range(4)  # kinds of l-diversity
 ORDERED, EQUAL, HIERARCHICAL = range(3)
 """Distances between two bins: by rank, 1 between any two, by the height of their lowest common ancestor."""
 
@@ -61,12 +60,7 @@ class LDiversity(NamedTuple):
 
 
 class ValueReference(NamedTuple):
-    """The distribution that the values of one protected attribute are compared with.
-
-    Ordered bins ascend. With a hierarchical distance ``paths`` has the node of each bin at each level below the root,
-    leaves first, as a number at its level; the bins are in the order of the tree: those below one node follow one
-    another.
-    """
+    """The distribution that the values of one protected attribute are compared with. Ordered bins ascend."""
 
     distance: int  # ORDERED, EQUAL or HIERARCHICAL
     weights: NDArray[np.float64] | NDArray[np.int64]  # (m,): records, or share, of each bin; 0 or more, not all 0
@@ -124,10 +118,10 @@ def build_diversity_rule(
     max_value_share: float | None = None,
     t: float | None = None,
 ) -> DiversityRule:
-    """Return what every cluster must satisfy, for the kernels; by default nothing.
+    """Return what every cluster must satisfy, for the kernels; by default nothing. Cost: O(bins × levels).
 
     There is one reference per protected attribute, needed with ``t`` only. Raises `ValueError` for ``t`` without one,
-    weights that are all 0, or bins that are not in the order of their tree. Cost: O(bins × levels).
+    weights that are all 0, or bins that are not in the order of their tree.
     """
     if t is not None and not references:
         raise ValueError("t needs the reference of each protected attribute")
@@ -191,16 +185,12 @@ def _nodes_of_level(paths: Int64Matrix) -> Int64Vector:
     return np.cumsum(is_first) - 1
 
 
-NO_DIVERSITY = build_diversity_rule()
-"""No constraint."""
+NO_DIVERSITY = build_diversity_rule()  # no constraint
 
 
-T_TOLERANCE = 1e-12
-"""Rounding allowance for a distance between distributions."""
-ENTROPY_TOLERANCE = 1e-12
-"""Rounding allowance for an entropy, in nats."""
-SHARE_TOLERANCE = 1e-9
-"""Rounding allowance, in records, for the largest share of a value or of a subject."""
+T_TOLERANCE = 1e-12  # rounding allowance for a distance between distributions
+ENTROPY_TOLERANCE = 1e-12  # rounding allowance for an entropy, in nats
+SHARE_TOLERANCE = 1e-9  # rounding allowance, in records, for the largest share of a value or of a subject
 
 
 def empty_diversity_scratch(capacity: int) -> Int64Matrix:
@@ -245,7 +235,7 @@ def excess_of(
 
     It is the sum over the attributes of: the share of the l values that is missing, or what the entropy lacks in nats,
     or r_1 - c (r_l + ...) over n; the part of the largest share that is too large; the part of the distance above t.
-    Once the sum is above ``enough``, it may be returned without the rest. Parameters: see `is_diverse`.
+    Once it is above ``enough``, it may be returned without the rest. Parameters: see `is_diverse`.
     """
     total = 0.0
     if members.size == 0:
@@ -321,11 +311,9 @@ def _excess_of_counts(rule: DiversityRule, counts: Int64Vector, size: int) -> fl
 def distance_of(rule: DiversityRule, attribute: int, sorted_bins: Int64Vector) -> float:
     """Return the earth mover's distance of a cluster from the reference of one protected attribute, from 0 to 1.
 
-    ``sorted_bins`` (m,) are the bins of its records, ascending; there is at least one. The distance of two bins is
-
-    - ordered: the difference of their ranks over m - 1 for m bins,
-    - equal: 1,
-    - hierarchical: the height of their lowest common ancestor over the levels below the root.
+    ``sorted_bins`` (m,) are the bins of its records, ascending; there is at least one. Two of m bins are apart by the
+    difference of their ranks over m - 1 (ordered), by 1 (equal), or by the height of their lowest common ancestor over
+    the levels below the root (hierarchical).
     """
     first, end = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]
     if rule.distances[attribute] == ORDERED:
@@ -341,8 +329,7 @@ def distance_of(rule: DiversityRule, attribute: int, sorted_bins: Int64Vector) -
 def _ordered_distance(bins: Int64Vector, cumulative: Float64Vector, sums: Float64Vector) -> float:
     """Return the mean of |cumulative share in the cluster - cumulative share in the reference| over the bins.
 
-    The cluster's cumulative share is a step function with one step per record; the reference's never falls. Each step
-    crosses it at most once, and the crossing is found by bisection.
+    The first is a step function with one step per record; the second never falls. Each step crosses it at most once.
     """
     m, count = cumulative.size, bins.size
     if m == 1:
@@ -388,8 +375,7 @@ def _equal_distance(bins: Int64Vector, shares: Float64Vector) -> float:
 def _hierarchical_distance(rule: DiversityRule, bins: Int64Vector, first: int, levels: int) -> float:
     """Return the mean over the levels of half the sum of |share below a node in the cluster - in the reference|.
 
-    Each edge of the tree carries that difference, and the path between two leaves whose lowest common ancestor has
-    height h has 2h edges of length 1 / (2 levels). The bins below one node follow one another.
+    Each edge of the tree carries that difference: the path between two leaves whose ancestor has height h has 2h edges.
     """
     total, count = 0.0, bins.size
     for level in range(levels):

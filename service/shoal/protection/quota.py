@@ -16,10 +16,9 @@ __all__ = ["SubjectQuota"]
 class SubjectQuota:
     """Counts the records of each subject in the current window of one partition.
 
-    Guarantee: in one window (``offset // window``) at most ``max`` records of each subject are accepted, the first
-    ones. The decision on a record depends only on its subject, its offset and the earlier records of its window. A
-    restart that reads the window again from its start therefore decides the same.
-    Memory: one number per subject of a window. Cost: about 0.2 µs per record.
+    Guarantee: in one window (``offset // window``) the first ``max`` records of each subject are accepted. The decision
+    depends only on the subject, the offset and the earlier records of the window: a restart that reads the window again
+    from its start decides the same. Memory: one number per subject of a window. Cost: about 0.2 µs per record.
     """
 
     def __init__(self, rule: PerSubject) -> None:
@@ -37,10 +36,7 @@ class SubjectQuota:
         self._suppressed_window = offset // self._rule.window
 
     def apply(self, block: Block, offsets: Int64Vector) -> Block:
-        """Return a block without the records that exceed the quota; they are in its ``rejected``, as suppressed.
-
-        ``offsets`` are those of its records; ascending over all calls.
-        """
+        """Return a block without the records that exceed the quota, now ``rejected``; offsets ascend over all calls."""
         exceeds = self.exceeds_quota(block.subjects, offsets)
         if not exceeds.any():
             return block

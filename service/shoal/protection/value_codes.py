@@ -1,9 +1,4 @@
-"""Codes and bins of the values of protected attributes, for one partition.
-
-A block numbers its values by itself (`ProtectedValues`). Records of different blocks meet in one cluster, so the
-pipeline gives each value one code for as long as a record with it is held. Its bin is the place of the value in the
-reference of the policy.
-"""
+"""Codes and bins of the values of protected attributes, for one partition; each block numbers its values by itself."""
 
 from __future__ import annotations
 
@@ -34,12 +29,10 @@ _DISTANCES = {"ordered": ORDERED, "equal": EQUAL, "hierarchical": HIERARCHICAL}
 
 
 class ValueIndex:
-    """Gives each value of the q protected attributes of a stream a code and a bin.
+    """Gives each value of the q protected attributes of a stream a code and a bin; ``rule`` is for clusters.
 
-    ``rule`` is what each cluster must satisfy.
-
-    Values are numbered in the order in which they are read, so codes differ after a restart; bins do not. A value keeps
-    its code while a record with it is held: at most delta records arrive in that time (`RecentCodes`).
+    Values are numbered in the order in which they are read, so codes differ after a restart; bins do not. A value
+    keeps its code while a record with it is held: at most delta records arrive in that time (`RecentCodes`).
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -56,8 +49,7 @@ class ValueIndex:
     def encode(self, block: Block) -> Int64Matrix:
         """Return codes, and behind them bins, of the next records: shape (n, 2 q).
 
-        Bins are 0 where there are no references, and `NO_BIN` for a value that the reference cannot place: decoders
-        refuse its record, and so does the clusterer. Raises `GuaranteeError` if the block lacks the values.
+        Bins are 0 where there are no references, and `NO_BIN` for a value that the reference cannot place.
         """
         if block.protected is None:
             raise GuaranteeError("a block lacks the values of the protected attributes")
@@ -80,10 +72,9 @@ class ValueIndex:
 
 
 class RecentCodes:
-    """Gives each key a code, in the order of their first occurrence.
+    """Gives each key a code, in the order of first occurrence; kept for at least ``delta`` records after the last one.
 
-    A key keeps its code for at least ``delta`` records after its last occurrence. Codes are never reused. Memory: the
-    keys of 2 delta records and two blocks.
+    Codes are never reused. Memory: the keys of 2 delta records and two blocks.
     """
 
     def __init__(self, delta: int) -> None:

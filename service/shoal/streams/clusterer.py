@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.policy import MAX_DELTA, RULES, resolve_rule
-from shoal.protection import NO_L, DiversityRule, Protection
+from shoal.protection.diversity import NO_L, DiversityRule, Protection
 from shoal.streams.diverse import BY_DISTANCE, DiverseBlockRule, DiverseRule
 from shoal.streams.expiry import NO_TARGET, Rule, StreamConstraints
 from shoal.streams.growth import BlockRule, GrowthRule

@@ -33,7 +33,7 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, 
 from shoal.errors import AnonymityViolation
 from shoal.kernels.containers import clear, number, shell_sort
 from shoal.kernels.jit import njit, njit_inline, njit_inner
-from shoal.protection import (
+from shoal.protection.diversity import (
     DISTINCT,
     ENTROPY,
     EQUAL,

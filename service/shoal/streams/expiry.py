@@ -24,7 +24,7 @@ from shoal.arrays import Float64Vector, Int64Vector
 from shoal.kernels.containers import Numbering, clear, empty_numbering, number
 from shoal.kernels.jit import njit_inline
 from shoal.kernels.sums import add_code_distances
-from shoal.protection import SHARE_TOLERANCE
+from shoal.protection.diversity import SHARE_TOLERANCE
 from shoal.streams.held_records import (
     BY_CLOCK,
     CLUSTERS,

@@ -16,7 +16,7 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, 
 from shoal.errors import AnonymityViolation, GuaranteeError
 from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit, njit_inline
-from shoal.protection import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
+from shoal.protection.diversity import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
 from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
 
 __all__ = [

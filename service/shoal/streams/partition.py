@@ -14,7 +14,7 @@ from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Matrix, Int64
 from shoal.kernels.containers import clear, count_up_to, number
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.sums import add_code_distances, dense_coordinates
-from shoal.protection import SHARE_TOLERANCE
+from shoal.protection.diversity import SHARE_TOLERANCE
 from shoal.streams.expiry import StreamState, Workspace, update_weight
 from shoal.streams.held_records import (
     CAUSE,

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute, Policy
-from shoal.protection import DiversityRule
+from shoal.protection.diversity import DiversityRule
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales.loss import LossTotals, RecordDistances, mean_loss
 from shoal.streams.held_records import Decisions

@@ -1,7 +1,4 @@
-"""Arguments of the Python interface: numbers, arrays, texts of subjects, and confidential values with their reference.
-
-Every fault is named with its field; no value appears in a message.
-"""
+"""Arguments of the Python interface. Every fault is named with its field; no value appears in a message."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from shoal.arrays import Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.policy.policy import DEFAULT_MAX_VALUE_SHARE
-from shoal.protection import (
+from shoal.protection.diversity import (
     DISTINCT,
     ENTROPY,
     EQUAL,
@@ -56,8 +53,7 @@ __all__ = [
 ]
 
 
-AnyArray: TypeAlias = NDArray[np.generic]
-"""An array of any type."""
+AnyArray: TypeAlias = NDArray[np.generic]  # an array of any type
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -86,11 +82,7 @@ def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
 
 
 def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
-    """Return an array as it is, and any other array-like as an array of its objects; errors as of `as_array`.
-
-    NumPy converts the values of a list to one common type: a number beside a text becomes a text, and an integer beside
-    a float is rounded.
-    """
+    """Return an array as it is, and any other array-like as an array of its objects: NumPy would convert numbers."""
     if isinstance(given, np.ndarray):
         return as_array(given, name)
     objects = np.asarray(given, dtype=object)
@@ -99,8 +91,7 @@ def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
     return objects
 
 
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
-"""Texts that are numbers."""
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")  # texts that are numbers
 
 
 def normal_form(name: str) -> str:
@@ -117,14 +108,11 @@ def normal_form(name: str) -> str:
 Diversity: TypeAlias = int | Mapping[str, float | Sequence[float]]
 """An ``l``: a number of distinct values, or a kind with its parameters."""
 
-Reference: TypeAlias = Mapping[object, float]
-"""Shares of the values of a confidential attribute."""
+Reference: TypeAlias = Mapping[object, float]  # shares of the values of a confidential attribute
 
-ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
-"""Value codes (n, q), and bins (n, q) with t."""
+ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]  # value codes (n, q), and bins (n, q) with t
 
-SUM_TOLERANCE = 1e-6
-"""Largest difference between 1 and the sum of the shares of a reference."""
+SUM_TOLERANCE = 1e-6  # largest difference between 1 and the sum of the shares of a reference
 
 _DIFFERENCES = Context(prec=1000, traps=[])
 """For the distances of two numbers of any size; exact in the range of float64 where both have few digits."""
@@ -204,11 +192,11 @@ def parse_references(given: object) -> list[dict[object, float]]:
 class ConfidentialEncoder:
     """Encodes confidential values: a code per distinct value, and its bin in the reference.
 
-    Numbers are compared by their exact value, texts in Unicode's composed form without surrounding whitespace, and a
-    text that is a number as that number. None and NaN are one value: missing. If all values of a reference (as of
-    `parse_references`; none without t) are numbers or missing, its distance is the ordered one. A number that is not
-    listed then counts as the nearest one, ties as the lower; missing as the lowest. Else the distance is the equal one,
-    and values that are not listed have a bin with a share of 0. Memory: the values of 2 delta records and two blocks.
+    Numbers are compared by their exact value, as are texts that are numbers; other texts in Unicode's composed form
+    without surrounding whitespace. None and NaN are one value: missing. If all values of a reference are numbers or
+    missing, its distance is the ordered one. A number that is not listed then counts as the nearest one, ties as the
+    lower; missing as the lowest. Else the distance is the equal one, and values that are not listed have a bin with a
+    share of 0.
     """
 
     def __init__(self, delta: int, references: Sequence[Mapping[object, float]]) -> None:
@@ -225,11 +213,7 @@ class ConfidentialEncoder:
         return build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t)
 
     def encode(self, confidential: ArrayLike | Sequence[object], count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
-        """Return value codes (count, q), and bins (count, q) if there are references.
-
-        ParameterError if the values are not one per record and attribute, or one is no number where the reference is
-        ordered.
-        """
+        """Return value codes (count, q), and bins (count, q) if there are references; ParameterError if unfit."""
         columns = _columns_of(confidential, count)
         if self._references and len(columns) != len(self._references):
             raise ParameterError(f"confidential: must have {len(self._references)} columns, one per reference")
@@ -245,10 +229,7 @@ class ConfidentialEncoder:
 def confidential_attributes(
     confidential: ArrayLike, count: int, reference: object, *, has_bins: bool
 ) -> tuple[ConfidentialAttribute, ...]:
-    """Return the confidential attributes of a table; without ``has_bins`` they are not compared with a reference.
-
-    The values are as of `ConfidentialEncoder.encode`; without ``reference`` the table itself is the reference.
-    """
+    """Return the confidential attributes of a table; without ``reference`` the table itself is the reference."""
     references: Sequence[Mapping[object, float]] = []
     if has_bins:  # counts are scaled when they are used
         references = parse_references(reference) or [Counter(keys) for keys in _columns_of(confidential, count)]
@@ -272,8 +253,6 @@ def _columns_of(confidential: ArrayLike | Sequence[object], count: int) -> list[
 
 
 class _Bins:
-    """The bins of a reference."""
-
     def __init__(self, reference: Mapping[object, float]) -> None:
         self._is_ordered = all(key is None or isinstance(key, int | Decimal) for key in reference)
         listed = sorted(reference, key=_order) if self._is_ordered else list(reference)
@@ -285,11 +264,9 @@ class _Bins:
         )
 
     def bins_of(self, keys: list[object]) -> list[int]:
-        """Return the bin of each value."""
         return [self._bins[key] if key in self._bins else self._unlisted(key) for key in keys]
 
     def _unlisted(self, key: object) -> int:
-        """Return the bin of a value that is not listed."""
         if not self._is_ordered:
             return len(self._bins)
         if key is None:
@@ -334,6 +311,5 @@ def _key(value: object) -> object:
 
 
 def _stacked(columns: list[list[int]], count: int) -> NDArray[np.int64]:
-    """Return columns as an array (count, columns)."""
     stacked: Int64Vector = np.array(columns, np.int64).reshape(len(columns), count)
     return np.ascontiguousarray(stacked.T)

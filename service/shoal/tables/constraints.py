@@ -19,7 +19,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
-from shoal.protection import (
+from shoal.protection.diversity import (
     DISTINCT,
     ENTROPY,
     ENTROPY_TOLERANCE,
@@ -178,11 +178,9 @@ def cluster_distances(rule: DiversityRule, bins: Int64Vector, cluster_bounds: In
     return found
 
 
-NONE = -1
-"""In place of a record or a cluster: there is none."""
+NONE = -1  # in place of a record or a cluster: there is none
 LEAF_SIZE = 64
-CANDIDATES = 8
-"""Nearest clusters that a cluster may be merged with in one round."""
+CANDIDATES = 8  # nearest clusters that a cluster may be merged with in one round
 SEQUENTIAL_BELOW, PAIRING_ROUNDS = 16, 20
 """With so few violating clusters, or after so many rounds of pairing, clusters are merged one at a time."""
 
@@ -268,11 +266,9 @@ def merge_until_feasible(
 
     Guarantee: all clusters satisfy the constraints if the whole table, as one cluster, does. Merging two clusters never
     raises the larger of their two shares or of their two distances from the table.
-
-    Each round merges pairs of clusters with near centroids, so that clusters do not grow into one chain. Refinement can
-    split again what was merged without need. The last few violating clusters are merged with as many of their nearest
-    as they need in one step: otherwise a subject that owns half of the table would take one round per neighbour.
-    Cost: O(n log n) per round, a few rounds.
+    Each round merges pairs of near clusters, so that clusters do not grow into one chain. The last few are merged with
+    as many of their nearest as they need in one step: otherwise a subject that owns half of the table would take one
+    round per neighbour. Cost: O(n log n) per round, a few rounds.
     """
     for number in count():
         violating = violating_clusters(labels, k, constraints)
@@ -397,10 +393,7 @@ def is_unconstrained(constraints: ConstraintArrays) -> bool:
 def satisfies_constraints(
     constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
 ) -> bool:
-    """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither.
-
-    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members; else as `is_diverse`.
-    """
+    """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither."""
     count = _collect(constraints, members, leaving, joining)
     if count == 0:
         return True
@@ -449,7 +442,6 @@ def _satisfies_rule(
 
 @njit_inline
 def _violates_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
-    """Whether the records in the scratch have too few subjects, or one with more than its share."""
     if constraints.subjects.size == 0:
         return False
     records, counts = constraints.scratch[0, :count], constraints.counts
@@ -469,8 +461,7 @@ def subject_violation(
 ) -> int:
     """Return how many subjects a cluster lacks, plus the records of one subject above its share; 0 if none. O(m).
 
-    ``leaving`` and ``joining`` are a member and a record that takes part instead; -1 for none. ``tally`` has one zero
-    per subject, before and after.
+    ``leaving`` is left out and ``joining`` counted; -1 for none. ``tally``: a zero per subject, before and after.
     """
     size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
     above = float(most) - max_share * size - SHARE_TOLERANCE

@@ -10,19 +10,14 @@ All sizes stay, so it remains possible where k and 2k - 1 forbid a relocation. W
 is left out. A cycle with a gain can be started at a record from which every partial sum is a gain; so only partial
 cycles with a gain are extended.
 
-*Annealing* judges a rise of the loss relative to the variance of the clusters that a change touches and to that of
-all. With one temperature for all, dense regions would be shuffled while sparse regions hardly change.
-
-*Dense descent* keeps all squared distances in memory. With S(i, c), the sum of the squared distances of record i from
-the members of cluster c, and W(c), the sum of S(i, c) over these members, the loss of c is W(c) / (2 size). For a few
-hundred records this is several times faster than `descend`. A swap of i in cluster a with o in cluster c changes the
-loss by
+*Dense descent* keeps all squared distances in memory; for a few hundred records it is several times faster. With
+S(i, c), the sum of the squared distances of record i from the members of cluster c, and W(c), the sum of S(i, c) over
+these members, the loss of c is W(c) / (2 size). A swap of i in cluster a with o in cluster c changes the loss by
 
     S(i, c)/|c| - S(i, a)/|a|  +  S(o, a)/|a| - S(o, c)/|c|  -  (1/|a| + 1/|c|) times the squared distance of i and o.
 
 The second part is at least its minimum over the members of c, which is kept for each pair of clusters; the third is at
-most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c is evaluated. A
-record is compared with a cluster again only after one of the two clusters has changed.
+most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c is evaluated.
 """
 
 from __future__ import annotations
@@ -62,8 +57,7 @@ __all__ = [
 ]
 
 
-MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS, MOVES = 0, 1, 2, 3
-"""Entries of `PartitionState.counters`."""
+MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS, MOVES = 0, 1, 2, 3  # entries of `PartitionState.counters`
 SWAP_MOVES = 2
 
 
@@ -126,7 +120,6 @@ def build_partition_state(
 
 @njit_inline
 def _push_empty(partition: PartitionState, cluster: int) -> None:
-    """Add a cluster to the empty ones."""
     partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
     partition.counters[EMPTY_CLUSTERS] += 1
 
@@ -293,8 +286,7 @@ def are_allowed(partition: PartitionState) -> bool:
     return True
 
 
-THIRD_NEIGHBOURS = 5
-"""Nearest neighbours of the second record whose clusters may be the third."""
+THIRD_NEIGHBOURS = 5  # nearest neighbours of the second record whose clusters may be the third
 
 
 SINGLE, CREATE, CYCLE = 0, 1, 2
@@ -342,10 +334,9 @@ class ExchangeCycle(NamedTuple):
 
 @njit_inner
 def cyclic_exchange(partition: PartitionState, i: int, work: Worklist, min_gain: float) -> bool:
-    """Carry out the best cycle that starts with a record, if the loss falls by more than ``min_gain``.
+    """Carry out the best cycle that starts with a record, and log it, if the loss falls by more than ``min_gain``.
 
-    Returns whether it did; the log then holds the moves. They are chosen as if each were alone; their joint change is
-    computed while they are carried out.
+    The moves are chosen as if each were alone; their joint change is computed while they are carried out.
     """
     own = partition.labels[i]
     gain = work.leaving_gains[i]
@@ -439,8 +430,7 @@ def update_leaving_gains(partition: PartitionState, work: Worklist, cluster: int
         work.leaving_gains[i] = gain_of_leaving(partition, i)
 
 
-SUM_ERROR = 1.0 + 1e-9
-"""Factor that covers the rounding of a sum."""
+SUM_ERROR = 1.0 + 1e-9  # factor that covers the rounding of a sum
 MIN_RELATIVE_GAIN = 1e-10
 """Smallest gain that counts, relative to the mean loss of a record. Without it, changes among equal records, whose gain
 is rounding, would never end."""
@@ -450,9 +440,8 @@ is rounding, would never end."""
 def descend(partition: PartitionState, rounds: int) -> None:
     """Change a partition in place until no change that is tried lowers the loss, or for ``rounds`` rounds.
 
-    The partition satisfies its constraints before and after.
-    Cost: O(m d) to try a relocation among m neighbours, O(m k d) to try the swaps of a record, per round only for
-    records whose clusters have changed.
+    The partition satisfies its constraints before and after. Cost per round, for records whose clusters have changed:
+    O(m d) to try a relocation among m neighbours, O(m k d) to try the swaps of a record.
     """
     n, work = partition.labels.size, build_worklist(partition)
     min_gain = MIN_RELATIVE_GAIN * loss(partition) / n
@@ -505,10 +494,7 @@ def _relocate_or_swap(partition: PartitionState, i: int, work: Worklist, min_gai
 def _best_swap(
     partition: PartitionState, i: int, cluster: int, limit: float, swap_costs: Float64Vector
 ) -> tuple[float, int]:
-    """Return the change of the best swap with a member of another cluster, and that member.
-
-    Without a swap below ``limit``, the limit and -1. Costs are those of `cost_to_swap`, for all members at once.
-    """
+    """Return the change of the best swap with a member of another cluster, and it; ``limit`` and -1 if none is less."""
     best, partner, own, size = limit, NONE, partition.labels[i], partition.sizes[cluster]
     first, weight, changes = partition.starts[cluster], 1.0 / partition.sizes[own] + 1.0 / size, swap_costs[:size]
     changes[:] = 0.0
@@ -592,9 +578,8 @@ def _mark_moved(partition: PartitionState, work: Worklist) -> None:
 def dissolve(partition: PartitionState, cluster: int, limit: float = np.inf) -> float:
     """Move each member of a cluster to the cheapest cluster of its neighbours; return the change of the loss.
 
-    It is infinite if a member finds no cluster, or as soon as the change cannot be below ``limit``. That is known early
-    because joining never has a negative cost, and the members' leaving gains no more than the loss of the cluster. The
-    moves are logged in all cases.
+    It is infinite if a member finds no cluster, or as soon as the change cannot be below ``limit``: joining never has a
+    negative cost, and leaving gains no more than the loss of the cluster. The moves are logged in all cases.
     """
     total, left = 0.0, limit
     for x in range(partition.sizes[cluster]):
@@ -634,10 +619,7 @@ def _may_create(partition: PartitionState, i: int) -> bool:
 
 @njit_inner
 def create(partition: PartitionState, i: int) -> float:
-    """Create a cluster of a record and its k - 1 nearest from clusters above k; return the change of the loss.
-
-    It is infinite if there are too few such neighbours. The moves are logged in both cases.
-    """
+    """Create a cluster of a record and its k - 1 nearest from clusters above k; return the change, infinite in vain."""
     k = partition.counters[MIN_SIZE]
     if partition.counters[EMPTY_CLUSTERS] == 0 or partition.sizes[partition.labels[i]] <= k:
         return np.inf
@@ -654,10 +636,8 @@ def create(partition: PartitionState, i: int) -> float:
     return total if partition.sizes[cluster] == k else np.inf
 
 
-DENSE_UP_TO = 256
-"""Records up to which computing all distances is faster than searching for neighbours."""
-ROUNDS = 100
-"""Rounds of descent at most; descent ends long before."""
+DENSE_UP_TO = 256  # records up to which computing all distances is faster than searching for neighbours
+ROUNDS = 100  # rounds of descent at most; descent ends long before
 
 
 class DenseDescentState(NamedTuple):
@@ -693,8 +673,7 @@ def pair_squares(rows: Float64Matrix) -> Float64Matrix:
     return squares
 
 
-NO_SUBJECTS = np.zeros(0, np.int64)
-"""Every record has a subject of its own."""
+NO_SUBJECTS = np.zeros(0, np.int64)  # every record has a subject of its own
 
 
 @njit
@@ -703,10 +682,9 @@ def descend_dense(
 ) -> Int32Vector:
     """Return a partition whose loss no change that is tried lowers, or the one reached after ``rounds`` rounds.
 
-    ``squares`` (n, n) are squared distances. ``labels`` (n,) is the start: clusters of k or more; they must have k
-    subjects, none above ``max_share``, unless ``subjects`` is `NO_SUBJECTS`. Neither is modified. Numbers of clusters
-    may be left unused in the result. Guarantee: clusters of k or more records and, where subjects are given, of k
-    subjects, none above its share; and no loss above that of the start, up to rounding. No cluster grows beyond 2k - 1.
+    ``squares`` (n, n) are squared distances. ``labels`` (n,) is the start: clusters of k or more that satisfy the
+    constraints on ``subjects``, unless these are `NO_SUBJECTS`. Neither is modified. Numbers may be left unused.
+    Guarantee: so do those of the result, and none grows beyond 2k - 1; no loss above that of the start, up to rounding.
     With subjects no cluster is dissolved or created. Cost: O(n²) to start, O(n) per change; O(n²) memory.
     """
     state = _build_state(squares, labels, k, subjects, max_share)
@@ -733,7 +711,6 @@ def descend_dense(
 def _build_state(
     squares: Float64Matrix, labels: Int32Vector, k: int, subjects: Int64Vector, max_share: float
 ) -> DenseDescentState:
-    """Return the state for a partition."""
     n, clusters = squares.shape[0], squares.shape[0] // k
     for label in labels:
         clusters = max(clusters, label + 1)
@@ -798,7 +775,6 @@ def _fill_squares(columns: Float64Matrix, squares: Float64Matrix) -> None:
 
 @njit_inline
 def _append_member(state: DenseDescentState, i: int, cluster: int) -> None:
-    """Append a record to the members of a cluster."""
     state.members[cluster, state.sizes[cluster]] = i
     state.positions[i] = state.sizes[cluster]
     state.sizes[cluster] += 1
@@ -841,7 +817,6 @@ def _update_join_costs(state: DenseDescentState, cluster: int) -> None:
 
 @njit_inline
 def _loss(state: DenseDescentState, cluster: int) -> float:
-    """Return the loss of one cluster."""
     return float(0.5 * state.totals[cluster] * state.inverse_sizes[cluster])
 
 
@@ -861,7 +836,6 @@ def _leave_gain(state: DenseDescentState, i: int) -> float:
 
 @njit_inline
 def _move(state: DenseDescentState, i: int, cluster: int) -> None:
-    """Move a record to another cluster. O(n)."""
     own, away = state.labels[i], state.squares[i]
     own_sums = state.sums[own]
     state.totals[own] -= 2.0 * own_sums[i]
@@ -902,10 +876,7 @@ def _relocate_or_swap_dense(state: DenseDescentState, i: int, k: int, min_gain: 
 
 @njit_inline
 def _best_change(state: DenseDescentState, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
-    """Return the change of the best relocation or swap of a record into another cluster, and the partner of the swap.
-
-    The partner is -1 for a relocation. Without a change below ``limit``, the change is the limit.
-    """
+    """Return the change of the best relocation (partner -1) or swap into another cluster; ``limit`` if none is less."""
     own, best, partner = state.labels[i], limit, NONE
     if state.sizes[own] > k and state.sizes[cluster] < 2 * k - 1:
         change = _join_cost(state, i, cluster) - _leave_gain(state, i)
@@ -1019,14 +990,12 @@ def _create_around(state: DenseDescentState, i: int, cluster: int, k: int, min_g
 
 @njit_inline
 def _save_labels(state: DenseDescentState) -> None:
-    """Save the labels, for `_rollback`."""
     for x in range(state.labels.size):
         state.saved_labels[x] = state.labels[x]
 
 
 @njit_inline
 def _rollback(state: DenseDescentState) -> None:
-    """Move all records back to the clusters of the saved labels."""
     for x in range(state.labels.size):
         if state.labels[x] != state.saved_labels[x]:
             _move(state, x, state.saved_labels[x])
@@ -1040,8 +1009,8 @@ DISSOLVE_BELOW, CREATE_BELOW, RELOCATE_BELOW, SWAP_BELOW = 0.02, 0.06, 0.3, 0.92
 def anneal(partition: PartitionState, tries: int, temperature: float, random: np.random.Generator) -> None:
     """Try ``tries`` random changes at one temperature (Metropolis). The partition satisfies its constraints throughout.
 
-    Nearer neighbours are drawn more often. A rise of the loss by ``temperature`` is accepted with probability 1 / e;
-    the unit is the geometric mean of the variance within all clusters and within the two touched.
+    A rise of the loss by ``temperature`` is accepted with probability 1 / e; the unit is the geometric mean of the
+    variance within all clusters and within the two touched: else dense regions would be shuffled, and sparse ones not.
     """
     recompute_centroids(partition)
     mean = loss(partition) / partition.labels.size

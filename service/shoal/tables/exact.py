@@ -24,14 +24,11 @@ from shoal.tables.measures import loss_of
 __all__ = ["STORED", "ClusterPool", "check_exact", "choose_clusters", "optimal_of_line"]
 
 
-LARGEST = 5
-"""Records of a cluster at most: 2k - 1 for k = 3."""
-STORED, LEFT, BUDGET = 0, 1, 2
-"""Entries of `PricingResult.state`."""
+LARGEST = 5  # records of a cluster at most: 2k - 1 for k = 3
+STORED, LEFT, BUDGET = 0, 1, 2  # entries of `PricingResult.state`
 MAX_SETS = 2_000_000_000
 """Sets that a search looks at before it gives up: with many equal records, bounds exclude nothing."""
-MAX_SETS_BELOW = 1_000_000_000
-"""The same, of a search for all clusters below a reduced cost."""
+MAX_SETS_BELOW = 1_000_000_000  # the same, of a search for all clusters below a reduced cost
 
 
 class PricingResult(NamedTuple):
@@ -79,8 +76,7 @@ def search_clusters(
     """Visit all clusters of k to 2k - 1 records with a reduced cost below ``limit``, 0 or more; k is 2 or 3.
 
     Those below ``stored_below``, at most ``limit``, are stored, ``quota`` at most per record that has the highest price
-    in them. True: no cluster was missed, and ``result.floors`` are exact. False: there were more than ``max_sets`` to
-    look at, or too many to store.
+    in them. False: there were more than ``max_sets`` to look at, or too many to store, and the floors are not exact.
     """
     result.state[BUDGET] = max_sets
     result.floors[:] = 0.0
@@ -191,29 +187,21 @@ def _write_members(clusters: Int32Matrix, row: int, group: Int64Vector, size: in
 
 
 MAX_K = 3
-MAX_RECORDS = 6_000
-"""All squared distances are kept: 288 MB for 6,000 records."""
+MAX_RECORDS = 6_000  # all squared distances are kept: 288 MB for 6,000 records
 LEAF_SIZE = 64
-NEIGHBOURS = 6
-"""Nearest records that form the first clusters of the pool with each record."""
-QUOTA = 6
-"""Clusters that one pricing round stores per record, besides the best."""
-MIN_REDUCTION = 1e-7
-"""Relative to the mean loss of a record: reduced cost below which a cluster is worth adding."""
-MIN_GAP = 1e-6
-"""Relative gap between relaxation and bound that ends column generation."""
+NEIGHBOURS = 6  # nearest records that form the first clusters of the pool with each record
+QUOTA = 6  # clusters that one pricing round stores per record, besides the best
+MIN_REDUCTION = 1e-7  # relative to the mean loss of a record: reduced cost below which a cluster is worth adding
+MIN_GAP = 1e-6  # relative gap between relaxation and bound that ends column generation
 ROUNDS = 200
-ROUNDING = 1e-9
-"""Relative: subtracted from the bound for the rounding of its sums."""
+ROUNDING = 1e-9  # relative: subtracted from the bound for the rounding of its sums
 SOLVER_ROUNDING = 1e-7
 """Relative: subtracted from a bound of the solver, which accepts reduced costs of -1e-7 per cluster as not negative."""
-RELATIVE_GAP = 1e-7
-"""Relative gap at which a choice of the solver counts as the optimum of the pool."""
+RELATIVE_GAP = 1e-7  # relative gap at which a choice of the solver counts as the optimum of the pool
 HALF = 0.5
 MAX_BETTER = 100_000
 """Clusters that a partition better than the best one can have: with more of them, the gap is left open."""
-MAX_LINE_STEPS = 10_000_000_000
-"""Records times k with one attribute: about half a minute."""
+MAX_LINE_STEPS = 10_000_000_000  # records times k with one attribute: about half a minute
 
 
 def choose_clusters(
@@ -221,19 +209,16 @@ def choose_clusters(
 ) -> tuple[Int32Vector, float]:
     """Choose the best partition from many thousand promising clusters, and bound the loss of any; k is 2 or 3.
 
-    Returns the labels (n,), and the lower bound.
-
     ``starts`` are partitions, the best first; their clusters are in the pool, unless they exceed 2k - 1 records. Once
     ``is_over`` returns true, the best partition so far is returned; a round of pricing and a step of the solver,
     seconds for thousands of records, are not interrupted.
 
-    Guarantee: pricing looks at every cluster that could have a negative reduced cost, so the sum of prices and
-    floors is a lower bound on the loss of all partitions into clusters of k or more (Lagrange), whatever the solver
-    computed. Clusters above 2k - 1 can be split without loss.
-    With floors added to the prices, no reduced cost is negative, and those of a partition add up to the distance of its
-    loss from the bound. A better partition has therefore no cluster with a reduced cost above the gap. All clusters
-    below it are found; if they are at most `MAX_BETTER`, the solver chooses among them, its bound
-    holds for all partitions within its tolerances, and the partition is optimal.
+    Guarantee: pricing looks at every cluster that could have a negative reduced cost, so the sum of prices and floors
+    is a lower bound on the loss of all partitions into clusters of k or more (Lagrange), whatever the solver computed.
+    Clusters above 2k - 1 can be split without loss. With floors added to the prices, no reduced cost is negative, and
+    those of a partition add up to the distance of its loss from the bound. So a better partition has no cluster with a
+    reduced cost above the gap. If at most `MAX_BETTER` are below it, the solver chooses among them, its bound holds for
+    all partitions within its tolerances, and the partition is optimal.
     The same input gives the same result, unless ``is_over`` reads a clock: the solver runs on one thread.
     Cost: n² distances; seconds to a minute for a thousand records, most of it for the choices.
 
@@ -266,11 +251,7 @@ def choose_clusters(
 
 
 def optimal_of_line(values: Float64Matrix, k: int) -> Int32Vector:
-    """Return the optimal partition (n,) of one attribute (n, 1). O(n k).
-
-    Unlike `hilbert.optimal` it subtracts no large sums, so that the loss is the least possible up to the rounding of
-    the losses of single clusters.
-    """
+    """Return the optimal partition (n,) of one attribute (n, 1); unlike `hilbert.optimal`, no large sums. O(n k)."""
     order = np.argsort(values[:, 0], kind="stable")
     return label_runs(best_runs(values[order], k), order)
 
@@ -296,10 +277,7 @@ def check_exact(n: int, d: int, k: int, *, is_unconstrained: bool) -> None:
 
 
 class ClusterPool:
-    """The clusters to choose from, each once, in the solver; each solution starts from the one before.
-
-    ``squares`` (n, n) are squared distances. HiGHS runs on one thread, so the same calls give the same results.
-    """
+    """The clusters to choose from, each once, in the solver; on one thread, so equal calls have equal results."""
 
     def __init__(self, squares: Float64Matrix) -> None:
         import highspy  # noqa: PLC0415 - as in check_exact
@@ -340,8 +318,7 @@ class ClusterPool:
     def choose(self, start: Int32Vector, is_over: Callable[[], bool]) -> tuple[Int32Vector, float]:
         """Return the best partition of the pool, and a lower bound on the loss of any; 0 if the solver found none.
 
-        ``is_over`` is called between the steps of the solver; once it returns true, the best choice so far is returned,
-        or the start. The bound holds within the tolerances of the solver.
+        Once ``is_over`` returns true between two steps of the solver, the best choice so far is returned, or the start.
         """
         import highspy  # noqa: PLC0415 - as in check_exact
 
@@ -409,10 +386,7 @@ def _pool_of_better_clusters(
 def _generate_columns(
     pool: ClusterPool, squares: Float64Matrix, k: int, is_over: Callable[[], bool]
 ) -> tuple[Float64Vector, float]:
-    """Add clusters with a negative reduced cost until there are none.
-
-    Returns prices (n,) for which no reduced cost is negative, up to rounding, and their sum, the lower bound.
-    """
+    """Add clusters of negative reduced cost until there are none; return prices (n,) and their sum, the lower bound."""
     n = len(squares)
     result = empty_pricing_result(n, QUOTA * n)
     bound, stable, feasible = 0.0, None, np.zeros(n)

@@ -56,9 +56,8 @@ def best_runs(rows: Float64Matrix, k: int) -> Int64Vector:
 def best_runs_of_line(line: Float64Vector, k: int) -> Int64Vector:
     """Return what `best_runs` returns, for one sorted attribute (n,), in O(n log k).
 
-    On a line, the best start never moves back while the end moves forward. Ends are decided k at a time, when all
-    starts that their runs can have are decided. The middle end is decided first: its start limits the starts that the
-    ends on either side need to try.
+    Ends are decided k at a time, when all starts that their runs can have are decided. The middle end is decided first:
+    its start limits the starts that the ends on either side need to try, as the best start never moves back.
     """
     n = line.size
     costs, starts = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
@@ -108,10 +107,8 @@ def label_runs(starts: Int64Vector, order: Int64Vector) -> Int32Vector:
     return labels
 
 
-MAX_BITS = 31
-"""Bits of one attribute at most."""
-WORD_BITS = 62
-"""Bits used of each of the two words of a key; the words stay positive."""
+MAX_BITS = 31  # bits of one attribute at most
+WORD_BITS = 62  # bits used of each of the two words of a key; the words stay positive
 
 
 def hilbert(values: Float64Matrix, k: int) -> Int32Vector:

@@ -1,14 +1,13 @@
 """MDAV: a cluster around the record farthest from the centroid of what is left, and one on the opposite side; V-MDAV.
 
 `FarthestPointIndex` finds the record farthest from a centre that moves slowly while records are removed. Records are
-listed by their distance to a reference point, a former centre, the farthest first. No distance to the current centre
-differs from that by more than the centre has moved, so only the first records of the list can be the farthest. The list
-is sorted again when the walks along it have cost more than a sort. (A k-d tree does not help here: the farthest records
-lie on a sphere around the centre, and all boxes on the sphere have nearly the same largest distance.)
+listed by their distance to a former centre, the farthest first. No distance to the current centre differs from that by
+more than the centre has moved, so only the first records of the list can be the farthest. (A k-d tree does not help:
+the farthest records lie on a sphere around the centre, and all boxes on it have nearly the same largest distance.)
 
-`mdav_dense` needs squared distances only, and no coordinates. The squared distance of a record from the centroid of m
-records is 1/m times the sum of its squared distances from them, less a term that is equal for all records. The record
-farthest from the centroid is therefore the one with the largest sum, and the sums are updated whenever records leave.
+`mdav_dense` needs squared distances only. The squared distance of a record from the centroid of m records is 1/m times
+the sum of its squared distances from them, less a term that is equal for all records. So the record farthest from the
+centroid is the one with the largest sum, and the sums are updated whenever records leave.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ __all__ = [
 
 
 HEAD, END, STEPS = 0, 1, 2
-MAX_STEPS = 4
-"""Steps along the list, per record left, before it is sorted again."""
-RADIX_BITS = 11
-"""Bits that one pass of the radix sort looks at."""
+MAX_STEPS = 4  # steps along the list, per record left, before it is sorted again
+RADIX_BITS = 11  # bits that one pass of the radix sort looks at
 SAFETY = 1.0 - 1e-6
 """Factor on a distance that covers the error of the approximate order and of a sum of two square roots."""
 
@@ -125,8 +122,7 @@ def _digit(bits: int, shift: int) -> int:
     return (1 << RADIX_BITS) - 1 - ((bits >> shift) & ((1 << RADIX_BITS) - 1))
 
 
-SCAN_UP_TO = 400
-"""Records up to which a scan of all of them is as fast as a tree."""
+SCAN_UP_TO = 400  # records up to which a scan of all of them is as fast as a tree
 LEAF_SIZE = 64
 
 
@@ -134,13 +130,10 @@ def mdav(values: Float64Matrix, k: int) -> Int32Vector:
     """Partition records into clusters of k to 2k - 1 by maximum distance to the average vector, in order of creation.
 
     Guarantee: every cluster has k records except the last, which has k to 2k - 1. Ties go to the lowest record, and
-    centroids are exact to the last bit, so the result does not depend on how it is computed.
-    The end follows MDAV-generic [2]_: while 3k records are left, two clusters are formed; while 2k are left, one; the
-    rest is one cluster. The survey [1]_ forms clusters while 2k are left and lets fewer than k join a cluster, which is
-    the same partition whenever they join the last cluster.
+    centroids are exact to the last bit, so the result does not depend on how it is computed. The end is that of [2]_:
+    while 3k records are left, two clusters are formed; while 2k are left, one; the rest is one cluster.
     Cost: O(n² d / k) up to 400 records. Above, a k-d tree from which records are removed and a list sorted by the
-    distance to a former centroid give nearly O(n log n) for few attributes, and never more than O(n² d / k).
-    O(n d) memory.
+    distance to a former centroid give nearly O(n log n) for few attributes, and never more. O(n d) memory.
 
     References
     ----------
@@ -195,8 +188,8 @@ def take_nearest(
 ) -> None:
     """Form a cluster of a seed and the k - 1 records with the smallest ``away`` (n,), and label them.
 
-    ``rest`` lists the records that are left, ascending; the remaining ones are moved to its front, in their order. The
-    cluster is written to ``members`` (k,): the seed first, then from near to far; of ties, the lowest record first.
+    ``rest`` lists the records that are left, ascending; it is compacted. The cluster is written to ``members`` (k,):
+    the seed first, then from near to far; of ties, the lowest record first.
     """
     distances = np.full(members.size, np.inf)
     distances[0] = -np.inf
@@ -270,10 +263,9 @@ def _assign(labels: Int32Vector, free: BoolVector, record: int, label: int) -> N
 
 @njit_inner
 def mdav_dense(squares: Float64Matrix, k: int) -> Int32Vector:
-    """Partition records as `mdav` does, from their squared distances (n, n), which are not modified.
+    """Partition records as `mdav` does, from their squared distances (n, n), not modified. O(n²); O(n) memory.
 
-    Equal records are ties, and ties go to the lowest record. The sums are floats: of different records whose distances
-    from a centroid differ by rounding only, either may be chosen. Cost: O(n²) time; O(n) memory.
+    The sums are floats: of records whose distances from a centroid differ by rounding only, either may be chosen.
     """
     n = squares.shape[0]
     labels, rest, sums = np.full(n, -1, np.int32), np.arange(n), np.zeros(n)
@@ -304,15 +296,13 @@ def _add(sums: Float64Vector, away: Float64Vector, factor: float) -> None:
 def vmdav(values: Float64Matrix, k: int, *, gamma: float = 0.2) -> Int32Vector:
     """Partition records into clusters of k to 3k - 2 by variable-size MDAV, in order of creation.
 
-    ``gamma`` says how readily a cluster grows: the nearest record outside joins it while the squared distance to the
-    cluster is below gamma times the squared distance to the next record outside. 0: never; about 0.2 for scattered
-    data, about 1.1 for data in groups.
-    Clusters grow to 2k - 1 records at most. The centroid whose farthest record starts the next cluster is that of all
-    records, computed once. Ties go to the lowest record.
-    Two points are open in the paper. Fewer than k records that are left over join "their closest group" [1]_: here they
-    join, as a block, the cluster with the centroid nearest to theirs, which may then have up to 3k - 2. The distances
-    that gamma compares are squared here: only this gives Table I of [1]_.
-    Cost: nearly O(n k log n) for few attributes, O(n² d) for many.
+    ``gamma`` says how readily a cluster grows, up to 2k - 1: the nearest record outside joins it while the squared
+    distance to the cluster is below gamma times the squared distance to the next record outside. 0: never; about 0.2
+    for scattered data, about 1.1 for data in groups. The centroid whose farthest record starts the next cluster is that
+    of all records. Ties go to the lowest record. Two points are open in the paper. Fewer than k records that are left
+    over join "their closest group" [1]_: here, as a block, the cluster with the centroid nearest to theirs. The
+    distances that gamma compares are squared here: only this gives Table I of [1]_. Cost: nearly O(n k log n) for few
+    attributes, O(n² d) for many.
 
     References
     ----------

@@ -26,8 +26,7 @@ def loss_of(values: Float64Matrix, labels: Int32Vector) -> float:
 
 
 LEAF_SIZE = 64
-NEAREST = 8
-"""Nearest records that are searched first; all records are scanned only if they are all equally far."""
+NEAREST = 8  # nearest records that are searched first; all records are scanned only if they are all equally far
 
 
 @njit
@@ -36,9 +35,8 @@ def expected_links(
 ) -> Float64Vector:
     """Return the expected number of correctly linked members of each cluster, shape (clusters,).
 
-    ``members`` (n,) lists the records by cluster, which begin at ``cluster_bounds``. A published record is linked to
-    the nearest original record; of m equally near ones, to each with probability 1 / m. Cost: O(clusters log n) for few
-    attributes, O(clusters n) for many.
+    ``members`` (n,) lists the records by cluster. A published record is linked to the nearest original one; of m
+    equally near ones, to each with probability 1 / m. O(clusters log n) for few attributes, else O(clusters n).
     """
     tree, search = build(rows, LEAF_SIZE), empty_neighbour_search(min(NEAREST, rows.shape[0]), LEAF_SIZE)
     links = np.zeros(published.shape[0])
@@ -66,15 +64,11 @@ def _count_at(rows: Float64Matrix, records: Int64Vector, point: Float64Vector, d
     return count
 
 
-CATEGORY = 0.02
-"""Width of a category of a confidential number, in standard deviations."""
+CATEGORY = 0.02  # width of a category of a confidential number, in standard deviations
 
 
 def confidential_loss(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
-    """Return ``d_y``: sum of squares within clusters over total sum of squares; None if no attribute varies.
-
-    ``numbers`` (n, m) are numeric confidential attributes as z-scores; NaN for a missing value.
-    """
+    """Return ``d_y``: sum of squares within clusters over total sum of squares of z-scores; None if nothing varies."""
     within = total = 0.0
     for column in numbers.T:
         known = ~np.isnan(column)
@@ -114,9 +108,8 @@ def distinct_categories(labels: Int32Vector, numbers: Float64Matrix) -> float | 
 def linkage_share(values: Float64Matrix, published: Float64Matrix, labels: Int32Vector, bounds: Int64Vector) -> float:
     """Return ``dld``, distance-based record linkage: the share of records that are linked to their own published row.
 
-    ``values`` (n, d) and ``published`` (G, d) are in their own units; ``bounds`` (G + 1,) are the starts of the
-    clusters among the records in the order of labels. Both are converted to z-scores, each with their own mean and
-    deviation. A published record is linked to its nearest originals (`expected_links`).
+    Values (n, d) and published ones (G, d) are converted to z-scores, each with their own mean and deviation. A
+    published record is linked to its nearest originals (`expected_links`).
     """
     sizes = np.diff(bounds)
     mean = (published * sizes[:, None]).sum(axis=0) / sizes.sum()

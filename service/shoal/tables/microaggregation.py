@@ -1,7 +1,4 @@
-"""`microaggregate`: partition a table by any algorithm, refine the partition, and check its guarantee.
-
-`ALGORITHMS` has the algorithms by name; a new algorithm is one module and one entry.
-"""
+"""`microaggregate`: partition a table by one of `ALGORITHMS`, refine the partition, and check its guarantee."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernels.jit import compile_if_large
-from shoal.protection import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
+from shoal.protection.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
     Diversity,
     Reference,
@@ -253,22 +250,18 @@ def refined(
     return _scaled(found, exponent) if is_scaled else found
 
 
-SEVERAL_UP_TO = 20_000
-"""Records up to which several partitions are made, of which the best is kept."""
+SEVERAL_UP_TO = 20_000  # records up to which several partitions are made, of which the best is kept
 
 
 def _candidate_partitions(
     values: Float64Matrix, k: int, constraints: ClusterConstraints, *, is_refined: bool
 ) -> list[Int32Vector]:
-    """Return the partitions of which ``auto`` keeps the one that loses least after refinement.
+    """Return the partitions of which ``auto`` keeps the one that loses least after refinement; all are feasible.
 
     One attribute: the optimal partition. Up to 20,000 records: MDAV, V-MDAV and, if refined, the Hilbert curve. More:
     the Hilbert curve if refined, else MDAV. (Runs along the curve lose most without refinement; with it, and many
-    records, they are the best and fastest start.) Clusters that violate a constraint are merged; with l-diversity or a
-    largest share of a value, they first exchange records with near clusters. With t-closeness also `strict` partitions,
-    one per confidential attribute (above 20,000 records only the best of them), refined by swaps within their buckets:
-    the smaller t, the better they are as a start. Guarantee: all satisfy the constraints if the table as one cluster
-    does.
+    records, they are the best and fastest start.) With t-closeness also `strict` partitions, one per confidential
+    attribute, refined by swaps within their buckets: the smaller t, the better they are as a start.
     """
     made = [optimal(values, k)] if values.shape[1] == 1 else []
     if made and constraints.t is None and not constraints.limit_values:
@@ -295,9 +288,8 @@ def _feasible_partitions(
 ) -> list[Int32Vector]:
     """Return partitions of which every cluster satisfies the constraints, if the table as one cluster does.
 
-    Clusters that violate a constraint are merged. For l-diversity and shares of values there are two further ways: they
-    first exchange records with the nearest clusters, or with more. The partition that loses least is returned, or
-    all if they will be refined: exchange loses less before refinement, merging often less after it.
+    Clusters that violate a constraint are merged; for l-diversity and shares of values they first exchange records with
+    the nearest clusters, or with more. The partition that loses least is returned, or all if they will be refined.
     """
     if constraints.are_none:
         return [labels]
@@ -341,10 +333,7 @@ def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: t
 
 
 def _scaled(found: RefinedPartition, exponent: int) -> RefinedPartition:
-    """Return the result in the unit of the values, of a table that was divided by two to the exponent.
-
-    A loss above 0 stays above 0: what is below the smallest float becomes that float, and the bound 0.
-    """
+    """Return the result of a table divided by two to the exponent in the unit of the values; a loss stays above 0."""
     try:
         loss, bound = math.ldexp(found.loss, 2 * exponent), math.ldexp(found.bound, 2 * exponent)
     except OverflowError:
@@ -432,7 +421,6 @@ def _is_share(given: object) -> bool:
 
 
 def _is_l_diversity(given: object) -> bool:
-    """Whether a value of any type is an l-diversity that a cluster can have."""
     if not isinstance(given, LDiversity) or not is_number(given.l) or not is_number(given.c):
         return False
     if given.kind == ENTROPY:
@@ -442,7 +430,6 @@ def _is_l_diversity(given: object) -> bool:
 
 
 def _is_attribute(attribute: object, n: int) -> bool:
-    """Whether a value of any type is a confidential attribute of n records."""
     if not isinstance(attribute, ConfidentialAttribute) or not _are_codes(attribute.bins, n):
         return False
     reference: object = attribute.reference

@@ -15,15 +15,11 @@ from shoal.tables.table import AlgorithmSpec, TablePipeline
 
 __all__ = ["artificial_block", "precompile_table"]
 
-SMALL, LARGE = 200, 600
-"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
+SMALL, LARGE = 200, 600  # records of the artificial tables; up to 256 records are refined by kernels of their own
 
 
 def precompile_table(policy: Policy) -> None:
-    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
-
-    Raises `ConfigError` as `TablePipeline` does.
-    """
+    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables."""
     if policy.diversity is not None or policy.max_value_share is not None:
         precompile_repair()
     # A policy that needs the same kernels and that artificial values can satisfy:

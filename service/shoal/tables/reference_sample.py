@@ -22,15 +22,11 @@ from shoal.policy import Attribute, Policy
 
 __all__ = ["UNITS", "ReferenceRow", "ReferenceSample", "SmoothedReference"]
 
-SUBJECTS_PER_BIN = 100
-"""A bin of numbers has at least one of this many subjects of the sample."""
-UNITS = 10_000
-"""Shares have four decimals."""
+SUBJECTS_PER_BIN = 100  # a bin of numbers has at least one of this many subjects of the sample
+UNITS = 10_000  # shares have four decimals
 _STEPS = (1, 2, 5)
-_DIGITS = 3
-"""The finest grid has this many digits less than the numbers of a bin have before the point."""
-_LONGEST_PLAIN = 30
-"""A longer number is written with an exponent."""
+_DIGITS = 3  # the finest grid has this many digits less than the numbers of a bin have before the point
+_LONGEST_PLAIN = 30  # a longer number is written with an exponent
 _CONTEXT = Context(prec=1000, rounding=ROUND_HALF_EVEN)
 
 

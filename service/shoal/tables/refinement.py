@@ -53,14 +53,12 @@ MAX_CLUSTER, MAX_T_CLOSE_CLUSTER = 1_000, 100
 looks at all values of two clusters; with buckets it is the first."""
 BATCH, T_CLOSE_BATCH = 100_000, 5_000
 """Changes that annealing tries at one temperature. With t-closeness it is the second, or n if that is more."""
-START_TEMPERATURE, END_TEMPERATURE = 2.0, 0.05
-"""In the unit of `descent.anneal`."""
+START_TEMPERATURE, END_TEMPERATURE = 2.0, 0.05  # in the unit of `descent.anneal`
 CHANGES_PER_RECORD, MAX_CHANGES = 10_000, 200_000_000
 """The default budget: changes per record, and in all at most, which take minutes."""
 ANNEALING_RUNS, ANNEALING_SHARE = 8, 0.25
 """Before the exact choice: annealing runs from the same start, and the share of the budget that they use together."""
-CHANGES_PER_CALL = 50
-"""Changes per record that one question of pricing or the solver counts for."""
+CHANGES_PER_CALL = 50  # changes per record that one question of pricing or the solver counts for
 NO_CONSTRAINTS = ClusterConstraints()
 
 
@@ -101,13 +99,11 @@ def refine(
     Guarantee: its loss is not above the least loss of the starts, which satisfy the constraints, and no change is made
     that violates one. Clusters have k to 2k - 1 records, except those that were larger in the start.
 
-    Descent tries for each record the clusters of its nearest neighbours: first relocation and swap, then dissolving and
-    creating clusters, then cyclic exchanges, until nothing lowers the loss. For up to 256 records without constraints
-    it tries all clusters, and no cyclic exchanges.
-    Annealing starts from the best partition after descent, tries the same changes at random, and accepts a rise of the
-    loss with a probability that falls with the temperature (Metropolis, geometric cooling [1]_). Descent follows.
-    ``exact`` anneals several times, then chooses among all clusters seen and many more (`choose_clusters`). One
-    attribute has an optimum that needs neither (`optimal_of_line`). Without the solver it raises ParameterError.
+    Descent tries, for up to 256 records without constraints, all clusters and no cyclic exchanges, else the clusters of
+    the nearest neighbours. Annealing starts from the best partition after descent, tries the same changes at random,
+    and accepts a rise of the loss with a probability that falls with the temperature (Metropolis, geometric cooling
+    [1]_). Descent follows. ``exact`` anneals several times, then chooses among all clusters seen and many more
+    (`choose_clusters`); without the solver it raises ParameterError. One attribute needs neither (`optimal_of_line`).
     Cost: descent is dominated by the nearest neighbours, O(n log n) for few attributes and O(n² d) for many.
 
     References
@@ -162,20 +158,15 @@ class _Budget:
     """The budget of one refinement of n records, and the changes counted so far."""
 
     def __init__(self, budget_used: BudgetUsed, n: int, constraints: ClusterConstraints) -> None:
-        self._budget_used, self._n, self._tried = budget_used, n, 0
+        self._budget_used, self._n, self.tried = budget_used, n, 0
         self.batch = BATCH if constraints.t is None else min(BATCH, max(T_CLOSE_BATCH, n))
 
     def used(self) -> float:
-        """Return the share of the budget that is used."""
-        return self._budget_used(self._tried)
-
-    def count(self, changes: int) -> None:
-        """Count changes that were tried."""
-        self._tried += changes
+        return self._budget_used(self.tried)
 
     def is_over(self) -> bool:
         """Return whether the budget is used up; the call itself counts as some changes."""
-        self._tried += CHANGES_PER_CALL * self._n
+        self.tried += CHANGES_PER_CALL * self._n
         return self.used() >= 1.0
 
 
@@ -217,7 +208,7 @@ def _anneal(search: _SearchState, budget: _Budget, random: np.random.Generator, 
     while (share := (budget.used() - begin) / (end - begin)) < 1.0:
         temperature = START_TEMPERATURE * (END_TEMPERATURE / START_TEMPERATURE) ** share
         anneal(search.partition, budget.batch, temperature, random)
-        budget.count(budget.batch)
+        budget.tried += budget.batch
     recompute_centroids(search.partition)
     descend(search.partition, ROUNDS)
 

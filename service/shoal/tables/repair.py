@@ -1,14 +1,10 @@
 """Exchanges of records between the clusters of a partition: for protected values, for people, and for categories.
 
 A partition by distances knows none of them. `repair_by_swaps` gives clusters the confidential values that they lack.
-Records of one person lie close together, so that a cluster of k records often has fewer than k people: such a record is
-exchanged with one of another cluster, at the least cost (`repair_subjects`).
-
-Squared distances stand for the loss of a number exactly, and for that of a category only in part. A cluster publishes
-the most frequent category: ten records with nine equal categories lose one of ten, and with two equal ones eight of
-ten. The sum of squared distances counts nearly the same for one more equal pair in a mixed cluster as for none. So
-records whose category their cluster does not publish are exchanged with records of clusters that publish it, if that
-lowers the sum of both losses (`exchange_categories`).
+Records of one person lie close together, so `repair_subjects` exchanges repeated ones, at the least cost.
+Squared distances stand for the loss of a category only in part: a cluster publishes the most frequent one, so ten
+records with nine equal categories lose one of ten, and with two equal ones eight of ten. `exchange_categories`
+exchanges records whose category their cluster does not publish, if that lowers the sum of both losses.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
-from shoal.protection import DISTINCT, LDiversity
+from shoal.protection.diversity import DISTINCT, LDiversity
 from shoal.tables.constraints import (
     NONE,
     ClusterConstraints,
@@ -63,15 +59,12 @@ def repair_by_swaps(
 ) -> Int32Vector:
     """Exchange records of clusters that violate a constraint with records of near clusters; all sizes stay.
 
-    ``near`` are the numbers of nearest clusters that are tried, round by round.
-    Guarantee: a cluster that satisfied the constraints does so afterwards. Clusters that still violate them have to be
-    merged (`merge_until_feasible`).
-    Of all exchanges of one member with one record of a near cluster, the one is made that leaves the cluster nearest to
-    what is asked for, and among those the one that raises the loss least. An exchange never makes the other cluster
-    violate a constraint, nor violate it more. A cluster takes part until it is feasible, or no exchange brings it
-    nearer to that; at most as often as it has members. Clusters that are still not feasible then look farther.
-    Cost: O(k² m) checks for each exchange with m near clusters. The result depends on the order of the records and on
-    which codes are equal, not on their values.
+    ``near`` are the numbers of nearest clusters that are tried, round by round. Clusters that still violate a
+    constraint afterwards have to be merged (`merge_until_feasible`).
+    Guarantee: a cluster that satisfied the constraints does so afterwards, and no other violates them more. Of all
+    exchanges the one is made that leaves the cluster nearest to what is asked for, and among those the one that raises
+    the loss least; at most one per member. Cost: O(k² m) checks for each exchange with m near clusters. The result
+    depends on the order of the records and on which codes are equal, not on their values.
     """
     rows = np.ascontiguousarray(values - values.mean(axis=0))
     partition = None
@@ -137,10 +130,9 @@ def _best_exchange(
 def _best_partner(
     partition: PartitionState, i: int, target: int, limit: float, best: float, best_cost: float
 ) -> tuple[float, float, int]:
-    """Return the excess and the cost of the best exchange of a record with a member of another cluster, and the member.
+    """Return excess and cost of the best exchange of a record with a member of another cluster, and the member, or -1.
 
-    It is better than an exchange with ``best`` and ``best_cost``, and leaves the other cluster an excess of at most
-    ``limit``. If there is none, the member is -1.
+    It is better than ``best`` and ``best_cost``, and leaves the other cluster an excess of at most ``limit``.
     """
     cluster, partner = partition.labels[i], NONE
     for y in range(partition.sizes[target]):
@@ -159,7 +151,6 @@ def _best_partner(
 
 @njit_inline
 def _have_equal_values(partition: PartitionState, one: int, other: int) -> bool:
-    """Whether two records agree in all protected attributes and in their subject."""
     constraints = partition.constraints
     if constraints.subjects.size > 0 and constraints.subjects[one] != constraints.subjects[other]:
         return False
@@ -182,8 +173,7 @@ def _excess(partition: PartitionState, cluster: int, leaving: int, joining: int)
 
 MAX_COUNTS = 1 << 21
 """Counts of codes in clusters that are kept at most (16 MB). A larger partition gets no exchanges for categories."""
-MIN_GAIN = 1e-9
-"""Smallest gain that counts, in squared units of the coordinates."""
+MIN_GAIN = 1e-9  # smallest gain that counts, in squared units of the coordinates
 AGREEMENT = 0.6
 """Part of the loss in a column that only agreement of all members avoids; the rest is that of the most frequent code.
 
@@ -227,9 +217,8 @@ class ExchangeState(NamedTuple):
 def repair_subjects(records: CodedRecords, subjects: Int64Vector, max_share: float, labels: Int32Vector, k: int) -> int:
     """Swap records between clusters until each has k subjects, none above its share; return the swaps, or -1 in vain.
 
-    ``labels`` (n,) are clusters of k records or more, from 0, and change in place. Without ``subjects``, every record
-    has its own and nothing changes. Each swap is the one that costs least. O(n k (d + c k)) for each subject that is
-    lacking.
+    ``labels`` (n,) are clusters of k records or more, from 0, and change in place; without ``subjects`` nothing does.
+    Each swap is the one that costs least. O(n k (d + c k)) for each subject that is lacking.
     """
     if subjects.size == 0:
         return 0
@@ -248,11 +237,10 @@ def repair_subjects(records: CodedRecords, subjects: Int64Vector, max_share: flo
 def exchange_categories(
     records: CodedRecords, subjects: Int64Vector, max_share: float, labels: Int32Vector, k: int
 ) -> None:
-    """Exchange records whose categories their cluster does not publish, where it lowers the loss.
+    """Exchange records whose categories their cluster does not publish, where it lowers the loss; each is tried once.
 
-    Arguments are those of `repair_subjects`. No cluster grows beyond 2k - 1 records.
-    Guarantee: a cluster that has k subjects, and none above its share, has so afterwards.
-    Each record is tried once; a second time would gain a thousandth of the loss. Cost: O(n k (d + c k)).
+    Guarantee: a cluster that has k subjects, and none above its share, has so afterwards, and none grows beyond 2k - 1
+    records. Arguments are those of `repair_subjects`. Cost: O(n k (d + c k)).
     """
     state = _build_state(records, subjects, max_share, labels, k)
     for i in range(labels.size):
@@ -343,7 +331,6 @@ def _build_state(
 
 @njit_inline
 def _join(state: ExchangeState, i: int, cluster: int) -> None:
-    """Append a record to a cluster."""
     state.members[cluster, state.sizes[cluster]] = i
     state.positions[i] = state.sizes[cluster]
     state.sizes[cluster] += 1
@@ -356,7 +343,6 @@ def _join(state: ExchangeState, i: int, cluster: int) -> None:
 
 @njit_inline
 def _leave(state: ExchangeState, i: int) -> None:
-    """Remove a record from its cluster."""
     cluster = state.labels[i]
     state.sizes[cluster] -= 1
     last, position = state.members[cluster, state.sizes[cluster]], state.positions[i]
@@ -415,10 +401,7 @@ def _is_near(state: ExchangeState, i: int, cluster: int, reach: float) -> bool:
 
 @njit_inline
 def _best_change(state: ExchangeState, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
-    """Return the change of the best relocation or swap of a record into another cluster, and the partner of the swap.
-
-    The partner is -1 for a relocation. Without a change below ``limit``, the change is the limit.
-    """
+    """Return the change of the best relocation (partner -1) or swap into another cluster; ``limit`` if none is less."""
     best, partner = limit, NONE
     if state.sizes[state.labels[i]] > k and state.sizes[cluster] < 2 * k - 1:
         change = _relocation_change(state, i, cluster)
@@ -453,7 +436,6 @@ def _squared_distance(state: ExchangeState, i: int, cluster: int) -> float:
 
 @njit_inline
 def _swap(state: ExchangeState, i: int, other: int) -> None:
-    """Swap two records of different clusters."""
     own, target = state.labels[i], state.labels[other]
     _leave(state, i)
     _leave(state, other)
@@ -477,10 +459,7 @@ def _relocation_change(state: ExchangeState, i: int, cluster: int) -> float:
 
 @njit_inline
 def _swap_change(state: ExchangeState, i: int, other: int, limit: float) -> float:
-    """Return the change of the loss if two records are swapped, after `_write_directions` for their clusters.
-
-    A value of at least ``limit`` may be returned as soon as the change cannot be below it.
-    """
+    """Return the change of the loss if two records are swapped, after `_write_directions`; ``limit``, if not less."""
     own, cluster = state.labels[i], state.labels[other]
     change, both = 0.0, state.inverse_sizes[own] + state.inverse_sizes[cluster]
     for j in range(state.directions.size):

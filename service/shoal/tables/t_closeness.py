@@ -10,7 +10,7 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernels.jit import njit
 from shoal.kernels.kd_tree import LOWEST, build, empty_neighbour_search, nearest, remove
-from shoal.protection import ORDERED, T_TOLERANCE, build_diversity_rule
+from shoal.protection.diversity import ORDERED, T_TOLERANCE, build_diversity_rule
 from shoal.tables.constraints import ConfidentialAttribute, cluster_distances, emd_of_clusters
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import centroids_of
@@ -22,8 +22,7 @@ MAX_ATTEMPTS = 32
 """Numbers of buckets that `strict` tries, one after the other, before it returns a partition that is not t-close."""
 
 
-STEP = 8
-"""Without an order, the number of buckets is raised by one STEP-th: the first number is that of ordered values."""
+STEP = 8  # without an order, the number of buckets is raised by one STEP-th: the first number is that of ordered values
 
 
 class TClosePartition(NamedTuple):

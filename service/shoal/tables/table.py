@@ -400,9 +400,6 @@ class TableData:
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
         """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.
 
-        Every quasi-identifier has about the same variance, whatever its scale, and counts as one in the dependence
-        [1]_.
-
         References
         ----------
         .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
@@ -466,9 +463,8 @@ def require_feasible(policy: Policy, protected: tuple[ConfidentialAttribute, ...
 class ConfidentialColumn:
     """One confidential attribute of a table as numbers or categories, collected block by block.
 
-    An attribute is numeric if its type is ``integer`` or ``number``, or ``any`` and every value is a number. Otherwise
-    its values are categories. A missing value (null, a value of ``missing_values``, or an empty cell of a numeric
-    attribute) is a value of its own, smaller than all others. Each distinct category is stored once.
+    Values are numbers if the type says so, or if it is ``any`` and all are numbers; else categories. A missing value is
+    a value of its own, smaller than all others.
     """
 
     def __init__(self, attribute: Attribute, missing_values: Sequence[str]) -> None:
@@ -539,10 +535,7 @@ def z_scores(columns: Sequence[Float64Vector], n: int) -> Float64Matrix:
 
 
 class ProtectedColumns:
-    """Collects the values of the protected attributes of a table, block by block.
-
-    Memory: one number per record and attribute; each distinct value is stored once.
-    """
+    """Collects the values of the protected attributes of a table, block by block; each value is stored once."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -561,11 +554,7 @@ class ProtectedColumns:
             self._parts[column].append(own[numbers[:, column]])
 
     def attributes(self, chosen: BoolVector) -> dict[str, ConfidentialAttribute]:
-        """Return the attributes by name, for the chosen records.
-
-        The reference of an attribute is that of the policy; without one, the distribution of the chosen records. A
-        value that it cannot place, which decoders refuse, raises GuaranteeError.
-        """
+        """Return the attributes by name, for the chosen records, which are the reference where the policy has none."""
         return {
             attribute.name: self._of(attribute, np.concatenate(parts)[chosen], list(codes))
             for attribute, parts, codes in zip(self._policy.protected, self._parts, self._codes, strict=True)
@@ -588,15 +577,14 @@ class ProtectedColumns:
         return ConfidentialAttribute(bins[codes], is_ordered, value_reference_of(reference), codes)
 
 
-TOLERANCE = 1e-9
-"""Rounding allowance for counts and distances."""
+TOLERANCE = 1e-9  # rounding allowance for counts and distances
 
 
 def verify_subjects(policy: Policy, subjects: Int64Vector, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:
     """Verify that each record is in one cluster, and k and the largest share of each; AnonymityViolation if not.
 
-    ``order`` (n,) lists the records, cluster after cluster; clusters begin at ``bounds``. Returns int64 (2, clusters):
-    the number of distinct subjects of each cluster, and the largest number of records of one subject.
+    ``order`` (n,) lists the records, cluster after cluster; clusters begin at ``bounds``. Returns (2, clusters):
+    distinct subjects, and most records of one subject.
     """
     count, sizes = len(subjects), np.diff(bounds)
     if len(order) != count or (np.bincount(order, minlength=count) != 1).any() or sizes.sum() != count:
@@ -740,12 +728,7 @@ def mdav_baseline(data: TableData, spec: AlgorithmSpec) -> dict[str, Any] | None
 
 
 def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
-    """Return the measures of loss; ``loss`` is that of each attribute in its own measure.
-
-    ``sse``, ``sst``, ``information_loss`` and ``d_x`` = sse / sst are those of numeric and time attributes as z-scores;
-    None if there are none. ``mse`` and ``mae`` are the mean squared and mean Euclidean distance of all attributes, each
-    in the unit of the width of its bounds, or of its range in the table.
-    """
+    """Return the measures of loss: of numbers as z-scores, of all in units of their widths, of each in its own."""
     attributes = data.policy.quasi_identifiers
     values = data.values[:, : len(attributes)]
     ranges = np.nan_to_num(np.fmax.reduce(values, axis=0) - np.fmin.reduce(values, axis=0), nan=0.0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shoal.protection import (
+from shoal.protection import diversity
+from shoal.protection.diversity import (
     DISTINCT,
     EQUAL,
     HIERARCHICAL,
@@ -16,7 +17,6 @@ from shoal.protection import (
     ValueReference,
     build_diversity_rule,
     distance_of,
-    diversity,
     empty_diversity_scratch,
     is_diverse,
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shoal import StreamAggregator
 from shoal.errors import AnonymityViolation, ParameterError
-from shoal.protection import (
+from shoal.protection.diversity import (
     DISTINCT,
     ENTROPY,
     EQUAL,

@@ -13,7 +13,7 @@ import pytest
 from shoal import microaggregate
 from shoal.arrays import Int32Vector
 from shoal.errors import ParameterError
-from shoal.protection import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
+from shoal.protection.diversity import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
 from shoal.tables import ClusterConstraints, ConfidentialAttribute
 from support.diversity_by_definition import entropy_of, is_recursive, value_share
 

@@ -12,8 +12,7 @@ from shoal.tables.mdav import mdav
 
 __all__ = ["DependencyTree", "approximate", "dependency_tree", "discretized", "key_attributes"]
 
-DECIMALS = 12
-"""Decimals to which the weights of edges are compared, so that rounding decides no tie."""
+DECIMALS = 12  # decimals to which the weights of edges are compared, so that rounding decides no tie
 MEASURES = ("variation", "rajski", "mutual-information")
 
 
@@ -32,11 +31,9 @@ def approximate(values: Float64Matrix, k: int, *, bins: int = 10, measure: str =
     weight of an edge: ``variation`` of information as in the paper; ``rajski``, the same divided by the joint entropy;
     ``mutual-information``, its negative; ParameterError for another one.
 
-    Fewer attributes make distances about 1.5 times cheaper, and lose far more than the paper says: 1.1 to 2 times the
-    loss of MDAV at k = 20, up to 6 times at k = 3, no less than as many attributes drawn at random. The paper has
-    discrete attributes only; without bins, an attribute of distinct values would determine every other. Its step 7,
-    which sends fewer than k leftover records to the nearest cluster, is never needed (see `mdav`).
-    Cost: O(d² n log n) for the tree, and that of `mdav`.
+    Fewer attributes lose far more than the paper says: 1.1 to 2 times the loss of MDAV for k of 20, up to 6 times for
+    k of 3. The paper has discrete attributes only; without bins, an attribute of distinct values would determine every
+    other. Its step 7 is never needed (see `mdav`). Cost: O(d² n log n) for the tree, and that of `mdav`.
 
     References
     ----------
@@ -53,8 +50,7 @@ def dependency_tree(codes: Int64Matrix, measure: str = "variation") -> Dependenc
     """Return weights, minimum spanning tree and key attributes of discrete attributes, given by codes (n, m) from 0.
 
     Weights are 2 H(A, B) - H(A) - H(B) in bits, a metric (Definition 3 of the paper). Ties go to the lowest attributes.
-    Two errors in the paper's running example are not followed: its tree is not minimal (A3-A4 weighs less than A2-A4),
-    and H(A1|A2) and H(A2|A1) are exchanged.
+    Two errors in the paper's example are not followed: its tree is not minimal, and two entropies are exchanged.
     """
     m = codes.shape[1]
     entropies = [_entropy(codes[:, a]) for a in range(m)]

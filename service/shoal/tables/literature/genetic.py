@@ -1,7 +1,4 @@
-"""Genetic microaggregation: MDAV forms groups of records, and a genetic search partitions each group.
-
-A chromosome holds the cluster of each record of a group, from 0 to floor(records / k) - 1.
-"""
+"""Genetic microaggregation: MDAV forms groups; a chromosome holds the cluster of each record of a group, from 0."""
 
 from __future__ import annotations
 
@@ -30,16 +27,13 @@ def genetic(
     """Partition records by MDAV into macrogroups, and each of these by a genetic algorithm.
 
     A macrogroup has ``macro`` clusters of k (K / k in the paper), at least 2. With 2 ``steps`` MDAV forms clusters of
-    k, then macrogroups of their centroids; with 1 it forms macrogroups of records. Clusters are numbered by macrogroup.
+    k, then macrogroups of their centroids; with 1 it forms macrogroups of records.
 
     Guarantee: clusters of k to 2k - 1 records; with two steps no more loss than MDAV (Lemma 1 of [1]_), whose clusters
     are the first chromosome of each macrogroup. The best chromosome so far replaces the worst of every generation;
-    without that, the lemma would not hold.
-    Two points are open in the paper. Chromosomes with illegal sizes are repaired here: a small cluster is dissolved
-    into the nearest clusters with room, a large one is split or shrunk. A mutation draws one gene of a chromosome anew.
-    With these, results are within 1 % of its Table 2. Its line 4, "while RR < 2k - 1", is a misprint.
+    without that, the lemma would not hold. Two points are open in the paper. Chromosomes with illegal sizes are
+    repaired here; a mutation draws one gene of a chromosome anew. With these, results are within 1 % of its Table 2.
     Cost: that of MDAV, and O(population macro k d) per generation and macrogroup: seconds for thousands of records.
-    Descent loses less in a hundredth of the time.
 
     References
     ----------
@@ -160,7 +154,6 @@ def _random_chromosome(chromosome: Int64Vector, k: int, clusters: int, random: n
 
 @njit_inner
 def _compute_sums(values: Float64Matrix, chromosome: Int64Vector, sums: ClusterSums) -> None:
-    """Write the sizes and sums of the clusters to ``sums``."""
     sums.counts[:] = 0
     sums.totals[:] = 0.0
     for i in range(chromosome.size):

@@ -18,12 +18,10 @@ LEAF_SIZE = 64
 def md(values: Float64Matrix, k: int) -> Int32Vector:
     """Partition records into clusters of k to 2k - 1 by maximum distance, in order of creation.
 
-    While 2k records are left, two clusters are formed: of k records around each record of the farthest pair. If k to
-    2k - 1 records are left over, they are a cluster; fewer join, as a block, the cluster with the centroid nearest to
-    theirs. Ties go to the first pair and to the lowest record.
-    Cost: O(n² / k) at least, in practice far below the survey's O(n³ / k). Each record remembers its farthest partner;
-    a partner that was removed leaves an upper bound, and a k-d tree is searched again only for the record with the
-    largest bound.
+    While 2k records are left, two clusters are formed: of k records around each record of the farthest pair. If k or
+    more are left over, they are a cluster; fewer join, as a block, the cluster with the centroid nearest to theirs.
+    Ties go to the first pair and to the lowest record. Cost: O(n² / k) at least: each record remembers its farthest
+    partner; one that was removed leaves an upper bound, and a tree is searched again only for the largest bound.
 
     References
     ----------
