@@ -54,7 +54,8 @@ def test_a_part_that_cannot_hold_a_cluster_is_joined_with_its_neighbour() -> Non
     apart = np.arange(20_000) < 10_000  # a part must have records of both halves of the table and 2,500 in all
 
     def violates(labels: Int32Vector) -> BoolVector:
-        return (np.bincount(labels) < 2_500) | (np.bincount(labels, apart) == 0)
+        is_small: BoolVector = np.bincount(labels) < 2_500
+        return is_small | (np.bincount(labels, apart) == 0)
 
     parts = split_by_codes(codes, np.array([0, 0]), 1, 5, violates)
     assert 1 < len(parts) <= 8
@@ -89,7 +90,7 @@ def test_a_table_in_parts_holds(
     evidence = tmp_path / "evidence.jsonl"
     files = ["--evidence", str(evidence)]
     assert main(["batch", str(policy), "-i", str(source), "-o", str(target), *files, "--algorithm", algorithm]) == 0
-    assert len({line.split(",")[0] for line in target.read_text(encoding="utf-8").splitlines()}) > 50
+    assert len({line.split(",")[0] for line in target.read_text(encoding="utf-8").splitlines()}) > 40
     files += ["--original", str(source), "--released", str(target), "--table"]
     assert main(["verify", str(policy), *files]) == 0
     assert "holds" in capsys.readouterr().out
