@@ -54,8 +54,8 @@ def test_a_part_that_cannot_hold_a_cluster_is_joined_with_its_neighbour() -> Non
     apart = np.arange(20_000) < 10_000  # a part must have records of both halves of the table and 2,500 in all
 
     def violates(labels: Int32Vector) -> BoolVector:
-        is_small: BoolVector = np.bincount(labels) < 2_500
-        return is_small | (np.bincount(labels, apart) == 0)
+        is_violating: BoolVector = (np.bincount(labels) < 2_500) | (np.bincount(labels, apart) == 0)
+        return is_violating
 
     parts = split_by_codes(codes, np.array([0, 0]), 1, 5, violates)
     assert 1 < len(parts) <= 8
