@@ -22,6 +22,7 @@ __all__ = [
     "centroid",
     "dense_coordinates",
     "divide_sums",
+    "frequent_coordinates",
     "squared_distance",
     "subtract",
     "sum_all",
@@ -115,6 +116,30 @@ def dense_coordinates(
             random = np.random.PCG64(0).random_raw(count)[:, None]
             bits = random >> np.arange(SIGNS, dtype=np.uint64) & np.uint64(1)
             points[:, start:end] = ((1.0 - 2.0 * bits) * np.sqrt(distance / (2 * SIGNS)))[numbers]
+    return points
+
+
+def frequent_coordinates(
+    numeric: Float64Matrix, codes: Int64Matrix, code_distances: Float64Vector, fewest: int, most: int
+) -> Float64Matrix:
+    """Return points (n, D) as `dense_coordinates`, with a coordinate only for codes of at least ``fewest`` records.
+
+    If these are more than ``most`` in all columns together, the most frequent have one. Two codes without a coordinate
+    are as near as if they were equal. Cost: O(n (p + most)) time and memory.
+    """
+    found = [np.unique(column, return_inverse=True, return_counts=True) for column in codes.T]
+    counts = np.concatenate([np.zeros(0, np.int64), *(counts for _, _, counts in found)])
+    has_coordinate = counts >= fewest
+    has_coordinate[np.argsort(-counts, kind="stable")[most:]] = False
+    places = np.where(has_coordinate, np.cumsum(has_coordinate) - 1, -1)
+    points = np.zeros((len(numeric), max(numeric.shape[1] + int(has_coordinate.sum()), 1)))
+    points[:, : numeric.shape[1]] = numeric
+    first = 0
+    for (_, own, of_column), distance in zip(found, code_distances, strict=True):
+        place = places[first : first + len(of_column)][own]
+        records = np.flatnonzero(place >= 0)
+        points[records, numeric.shape[1] + place[records]] = np.sqrt(distance / 2)
+        first += len(of_column)
     return points
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
-from shoal.kernels.sums import dense_coordinates
+from shoal.kernels.sums import dense_coordinates, frequent_coordinates
 from shoal.policy import Policy, Role
 from shoal.scales.nominal import CategoryTree
 from shoal.scales.numeric import PublicationGrid, Published
@@ -150,6 +150,16 @@ class Embedding:
         if not self._with_codes:
             return coordinates
         return dense_coordinates(coordinates, self.codes(values), self.code_distances)
+
+    def frequent(self, values: Float64Matrix, fewest: int, most: int) -> Float64Matrix:
+        """Return points as `dense`, with coordinates only for frequent codes; see `frequent_coordinates`."""
+        return frequent_coordinates(self.coordinates(values), self.codes(values), self.code_distances, fewest, most)
+
+    @property
+    def code_attributes(self) -> Int64Vector:
+        """Number of the attribute of each column of codes (c,); the columns of one attribute ascend in its taxonomy."""
+        sizes = [len(axis.code_distances) for axis in self._with_codes]
+        return np.repeat(np.arange(len(sizes)), sizes)
 
     def select(self, columns: Int64Vector) -> Embedding:
         """Return the embedding of the same values by these quasi-identifiers and all steering attributes only."""

@@ -10,7 +10,7 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 
@@ -224,6 +224,20 @@ class ClusterConstraints:
     def limit_values(self) -> bool:
         """Whether l-diversity or a largest share of a value is stated."""
         return self.l is not None or self.max_value_share is not None
+
+    def of(self, records: Int64Vector) -> ClusterConstraints:
+        """Return what every cluster of some of the records must satisfy; references stay those of the table."""
+        confidential = tuple(
+            attribute._replace(
+                bins=attribute.bins[records],
+                reference=attribute.compared_with() if self.t is not None else attribute.reference,
+                values=None if attribute.values is None else attribute.values[records],
+            )
+            for attribute in self.confidential
+        )
+        subjects = None if self.subjects is None else self.subjects[records]
+        buckets = None if self.buckets is None else self.buckets[records]
+        return replace(self, subjects=subjects, confidential=confidential, buckets=buckets)
 
     def arrays(self, order: Int64Vector) -> ConstraintArrays:
         """Return them for the kernels, for the records that ``order`` lists, in its order."""

@@ -47,6 +47,7 @@ from shoal.tables.constraints import (
 from shoal.tables.literature.approximate import dependency_tree, discretized
 from shoal.tables.measures import confidential_loss, distinct_categories, linkage_share
 from shoal.tables.microaggregation import check_parameters, parameters_of, refined
+from shoal.tables.parts import MAX_CODES, has_many_codes, split_by_codes
 from shoal.tables.refinement import BudgetUsed
 
 __all__ = [
@@ -268,7 +269,9 @@ class TablePipeline:
         if self._policy.subject is not None:
             trees, texts = self._categories.trees, self._categories.texts
             stays = values[can_stay]
-            coordinates = Embedding.of_table(self._policy, stays, trees, texts).dense(stays)
+            embedding = Embedding.of_table(self._policy, stays, trees, texts)
+            are_many = has_many_codes(embedding.codes(stays))
+            coordinates = embedding.coordinates(stays) if are_many else embedding.dense(stays)
             above = records_above_share(subjects[can_stay], self._policy.max_share, coordinates)
             can_stay[np.flatnonzero(can_stay)[above]] = False
         return can_stay
@@ -363,24 +366,46 @@ class TableData:
         compared, algorithm, parameters = embedding, spec.algorithm, spec.parameters
         if algorithm == "approximate" and len(embedding.code_distances):
             compared, algorithm, parameters = embedding.select(self._key_attributes(spec, columns)), "mdav", {}
-        found = refined(
-            self._coordinates(compared, columns),
-            self.policy.k,
-            algorithm,
-            spec.refine,
-            spec.seed,
-            parameters=parameters,
-            budget_used=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
-            constraints=self._constraints(),
-        )
-        labels = found.labels
+        constraints = self._constraints()
+        codes = compared.codes(self.values)
+        has_rare = spec.refine != "exact" and has_many_codes(codes)  # these have no coordinates
+        parts = self._parts(compared, codes, constraints) if has_rare else [np.arange(len(self.values))]
+        found = [
+            refined(
+                self._coordinates(compared, columns, records, has_rare=has_rare),
+                self.policy.k,
+                algorithm,
+                spec.refine,
+                spec.seed,
+                parameters=parameters,
+                budget_used=None if spec.budget_for is None else spec.budget_for(len(records), blocks * len(parts)),
+                constraints=constraints.of(records) if len(parts) > 1 else constraints,
+            )
+            for records in parts
+        ]
+        labels = _joined_labels(parts, [partition.labels for partition in found])
         order = np.argsort(labels, kind="stable")
         bounds = np.append(0, np.cumsum(np.bincount(labels)))
         counts = verify_subjects(self.policy, self.subjects, order, bounds)
         verify_values(self.policy, self.protected, labels)
-        proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
+        proven = (found[0].bound, found[0].gap) if spec.refine == "exact" else (None, None)
         texts, published = embedding.published(self.values[order], bounds)
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
+
+    def _parts(self, embedding: Embedding, codes: Int64Matrix, constraints: ClusterConstraints) -> list[Int64Vector]:
+        """Return the records of each part that is partitioned by itself."""
+        coordinates = len(embedding.ranges) + (self.scores.shape[1] if self.policy.dependence else 0)
+        return split_by_codes(
+            codes,
+            embedding.code_attributes,
+            coordinates,
+            self._fewest(embedding),
+            lambda labels: violating_clusters(labels, self.policy.k, constraints),
+        )
+
+    def _fewest(self, embedding: Embedding) -> int:
+        """Return how many records of one category a cluster needs to lose less by them."""
+        return self.policy.k if embedding.codes_must_agree.all() else 2
 
     def _key_attributes(self, spec: AlgorithmSpec, columns: Int64Vector) -> Int64Vector:
         """Return the key attributes among quasi-identifiers; a category is one value, not a coordinate per code."""
@@ -397,8 +422,12 @@ class TableData:
             codes.append(discretized(values, bins))
         return columns[dependency_tree(np.stack(codes, axis=1), str(given["measure"])).keys]
 
-    def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
+    def _coordinates(
+        self, embedding: Embedding, columns: Int64Vector, records: Int64Vector, *, has_rare: bool
+    ) -> Float64Matrix:
         """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.
+
+        They are those of the records of one part. With ``has_rare``, rare categories have no coordinates.
 
         References
         ----------
@@ -411,13 +440,17 @@ class TableData:
                 "steering.dependence: no confidential attribute is numeric; give one type: number, or set it to 0"
             )
         if share == 1:
-            return np.nan_to_num(self.scores, nan=0.0)
+            return np.nan_to_num(self.scores[records], nan=0.0)
+        values = self.values[records]
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow is refused as a coordinate
-            coordinates = embedding.dense(self.values)
+            if has_rare:
+                coordinates = embedding.frequent(values, self._fewest(embedding), MAX_CODES)
+            else:
+                coordinates = embedding.dense(values)
         if not share:
             return coordinates
         beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])
-        return np.column_stack([coordinates, beta * np.nan_to_num(self.scores, nan=0.0)])
+        return np.column_stack([coordinates, beta * np.nan_to_num(self.scores[records], nan=0.0)])
 
     def _constraints(self) -> ClusterConstraints:
         shared = self.policy.subject is not None and len(np.unique(self.subjects)) < len(self.subjects)
@@ -429,6 +462,15 @@ class TableData:
             l=l_diversity_of(self.policy),
             max_value_share=self.policy.max_value_share,
         )
+
+
+def _joined_labels(parts: list[Int64Vector], labels: list[Int32Vector]) -> Int32Vector:
+    """Return the clusters of all parts (n,), numbered part after part."""
+    joined, first = np.empty(sum(map(len, parts)), np.int32), 0
+    for records, own in zip(parts, labels, strict=True):
+        joined[records] = first + own
+        first += int(own.max()) + 1
+    return joined
 
 
 _REMEDIES = {
