@@ -15,14 +15,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from papers import reference, steered
 from papers.reference import Risk
 
 pytestmark = pytest.mark.golden
-
-CASES = {("PCD", 0.1): 5, ("PCD", 0.05): 10, ("MCD", 0.1): 5}
 
 
 @cache
@@ -64,32 +61,3 @@ def test_risk_and_loss_at_a_weight(
     data_dir: Path, name: str, t: float, weight: int, expected: tuple[float, ...]
 ) -> None:
     assert tuple(risks(data_dir, name, t)[weight]) == pytest.approx(expected, abs=6e-7)
-
-
-@pytest.mark.parametrize(("name", "t"), list(CASES))
-def test_with_one_record_of_each_bucket_the_mean_distance_does_not_depend_on_the_order(
-    data_dir: Path, name: str, t: float
-) -> None:
-    """(M² - 1) / (3 M (n - 1)) with M clusters, as all confidential values differ; at most (n - b) / (2 (n - 1) b)."""
-    known, confidential = steered.table_of(data_dir, name)
-    n, b = len(known), CASES[name, t]
-    m = n // b
-    for seed in range(3):
-        buckets = reference.buckets_of(confidential, t)
-        attribute = reference.bucket_attribute(known, buckets, np.random.default_rng(seed))
-        risk = reference.steer(known, confidential, buckets, attribute, 1_000.0)
-        assert risk.average == pytest.approx((m * m - 1) / (3 * m * (n - 1)), rel=1e-12)
-        assert risk.largest <= (n - b) / (2 * (n - 1) * b) + 1e-12
-        assert risk.repeated == 0
-
-
-@pytest.mark.parametrize(("t", "repeated", "largest"), [(0.1, 100, 0.1800), (0.05, 50, 0.1003)])
-def test_the_proposition_fails_where_buckets_do_not_divide_the_records(
-    data_dir: Path, t: float, repeated: int, largest: float
-) -> None:
-    """With the 1001 records of the text, at any weight."""
-    table = steered.table_of(data_dir, "PCD", 1001)
-    for weight in (210, 1_000, 10_000):
-        risk = steered.risks_of(*table, t, range(weight, weight + 1))[0]
-        assert risk.repeated == repeated
-        assert risk.largest == pytest.approx(largest, abs=6e-5)
