@@ -42,22 +42,3 @@ def test_buckets_and_the_least_weight_that_keeps_t(
     buckets = reference.buckets_of(steered.table_of(data_dir, name)[1], t)
     assert (len(buckets), len(buckets[0])) == (number, largest)
     assert steered.threshold(risks(data_dir, name, t), t) == weight
-
-
-@pytest.mark.parametrize(
-    ("name", "t", "weight", "expected"),
-    [
-        ("PCD", 0.1, 0, (0.497998, 0.332866, 0.000002, 0.001201, 200)),
-        ("PCD", 0.1, 100, (0.260160, 0.253587, 0.025603, 0.138698, 200)),
-        ("PCD", 0.1, 160, (0.099600, 0.066732, 0.083367, 0.248248, 0)),
-        ("PCD", 0.05, 0, (0.495495, 0.332015, 0.000008, 0.002503, 100)),
-        ("PCD", 0.05, 99, (0.049550, 0.033363, 0.083500, 0.250250, 0)),
-        ("MCD", 0.1, 0, (0.488508, 0.315813, 0.000550, 0.011548, 216)),
-        ("MCD", 0.1, 200, (0.178778, 0.067780, 0.066195, 0.218868, 2)),
-        ("MCD", 0.1, 203, (0.085269, 0.066727, 0.066464, 0.219093, 0)),
-    ],
-)
-def test_risk_and_loss_at_a_weight(
-    data_dir: Path, name: str, t: float, weight: int, expected: tuple[float, ...]
-) -> None:
-    assert tuple(risks(data_dir, name, t)[weight]) == pytest.approx(expected, abs=6e-7)

@@ -360,26 +360,6 @@ def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
         assert out[name].to_pylist() == original[name].to_pylist()
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "published"),
-    [
-        (pa.int8(), {"resolution": 50}, pa.int64()),  # 127 would become 150
-        (pa.uint8(), {"resolution": 50}, pa.uint8()),  # 255 becomes 250
-        (pa.int8(), {"resolution": 50, "bounds": [0, 120]}, pa.int8()),
-        (pa.int8(), {"resolution": 1, "bounds": [200, 300]}, pa.int64()),
-    ],
-)
-def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
-    kind: pa.DataType, more: dict[str, Any], published: pa.DataType, tmp_path: Path
-) -> None:
-    attributes = {"a": {"role": "quasi_identifier", "integer": True, **more}}
-    source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
-    pq.write_table(pa.table({"a": pa.array(range(100, 128), kind)}), source)
-    policy = policy_of(tmp_path, attributes, subject="every_record")
-    batch(policy, source, out)
-    assert pq.read_table(out).schema.field("a").type == published
-
-
 def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "in.parquet"
     rows = records(20)

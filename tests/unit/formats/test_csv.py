@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from shoal.errors import ConfigError, InputError
+from shoal.errors import ConfigError
 from shoal.formats import CsvEncoder, Reason
 from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader
 from shoal.policy import Policy
@@ -148,18 +148,3 @@ def test_a_record_that_the_output_encoding_cannot_represent_is_rejected() -> Non
     assert len(block.unchanged_fields) == 2
     with pytest.raises(ConfigError, match=r"csv\.encoding: cp1252 cannot represent .* attributes\.日; .*csv\.output"):
         CsvEncoder(policy_of({**FIELDS, "日": unchanged_field()}, csv={"encoding": "cp1252"}))
-
-
-@pytest.mark.parametrize(
-    ("csv", "text", "words"),
-    [
-        ({}, b"who;x;n;t\n", "give the csv.delimiter"),
-        ({}, "who,x,n,t\n".encode("utf-16"), "no text in utf-8: .*csv.encoding"),
-        ({"encoding": "utf-16"}, b"\xff\xfew", "line 1: "),
-        ({"delimiter": ";"}, b"who;x;n\n", "column 't' is missing"),
-        ({"delimiter": ";"}, b"who;x;n;t;t\n", "column 't' occurs twice"),
-    ],
-)
-def test_a_header_in_another_dialect_is_refused_with_a_remedy(csv: dict[str, str], text: bytes, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        CsvReader(io.BytesIO(text), policy(**csv), name="visits.csv")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import Block, JsonDecoder, JsonEncoder, Reason
 from shoal.formats.csv import CsvDecoder
 from shoal.formats.json_text import canonical_json, canonical_number, prescreen, validate_strictly
 from shoal.policy import JSON_NUMBER, Policy
@@ -117,16 +117,6 @@ def test_a_longer_value_than_the_limit_is_too_large() -> None:
     assert block.index.tolist() == [0, 2, 3]
 
 
-def test_csv_output_has_the_text_in_a_cell() -> None:
-    encoder = CsvEncoder(policy())
-    decoder = JsonDecoder(policy(), encoder=encoder)
-    block = decoder.decode(
-        [b'{"who":"p","x":1,"j":%b,"n":2}' % text for text in (b'["a",1.5]', b"null", b"[]", b'"t"')]
-    )
-    rows = encoder.encode_clusters([["1"]] * 4, block.unchanged_fields, range(5))
-    assert rows == [b'1,"[""a"",1.5]",2', b"1,,2", b"1,[],2", b'1,"""t""",2']
-
-
 def test_csv_input_has_the_text_in_a_cell() -> None:
     decoder = CsvDecoder(policy(), ("who", "x", "j", "n"), encoder=JsonEncoder(policy()))
     cells = ['[ 1.50, {"a":null} ]', "", "  ", "null", "{", "text", '{"a":1,"a":1}']
@@ -138,12 +128,3 @@ def test_csv_input_has_the_text_in_a_cell() -> None:
         b'"j":null,"n":"n"',
     ]
     assert block.rejected == [(4, INVALID), (5, INVALID), (6, INVALID)]
-
-
-def test_decimal_commas_are_none_of_json() -> None:
-    with_commas = policy_of(
-        {"who": SUBJECT, "x": quasi(), "j": unchanged_field("json")}, csv={"decimal": ",", "delimiter": ";"}
-    )
-    encoder = CsvEncoder(with_commas)
-    block = CsvDecoder(with_commas, ("who", "x", "j"), encoder=encoder).decode([["p", "1,5", "[1.5,2]"]])
-    assert encoder.encode_clusters([["1.5"]], block.unchanged_fields, [0, 1]) == [b"1,5;[1.5,2]"]

@@ -224,33 +224,3 @@ def test_a_setting_that_affects_the_release_changes_the_fingerprint(old: str, ne
 def test_another_spelling_does_not_change_the_fingerprint(old: str, new: str, tmp_path: Path) -> None:
     assert old in RECORDS
     assert records(tmp_path, RECORDS.replace(old, new, 1)).fingerprint == records(tmp_path).fingerprint
-
-
-def test_the_resolved_policy_shows_scales_as_plain_values(tmp_path: Path) -> None:
-    resolved = json.loads(json.dumps(records(tmp_path).resolved()))
-    attributes = resolved["attributes"]
-    assert attributes["seen"] == {
-        "role": "quasi_identifier",
-        "scale": "time",
-        "bounds": ["2020-01-01T00:00:00Z", "2020-12-31T22:00:00Z"],
-        "out_of_bounds": "clip",
-        "resolution": "15min",
-        "weight": 1.0,
-    }
-    assert attributes["job"] == {
-        "role": "quasi_identifier",
-        "scale": "nominal",
-        "publish": "ancestor",
-        "taxonomy": {
-            "sha256": "9b32db8775499f9c3829a1772398991d66c81a69298073bb726e528a293ab089",
-            "leaves": 3,
-            "levels": 2,
-        },
-        "unknown": "root",
-        "weight": 1.0,
-    }
-    assert attributes["education"]["order"] == ["none", "primary", 3]
-    assert (attributes["left"]["unit"], attributes["left"]["bounds"]) == ("s", [0.0, 86400.0])
-    assert attributes["ward"] == {"role": "steering", "from": "value.visit.ward", "scale": "nominal"}
-    assert (attributes["sex"]["from"], attributes["sex"]["to"]) == ("value.patient.sex", "person.sex")
-    assert resolved["steering"]["by"] == [{"attribute": "ward", "weight": 0.2}]
