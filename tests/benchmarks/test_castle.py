@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from castle import CENTROIDS, MIDPOINTS, Castle, castle_figures
+from castle import Castle
 
 pytestmark = pytest.mark.unit
 
@@ -25,10 +25,3 @@ def test_records_leave_once_in_time_in_boxes_of_k(k: int, delta: int, beta: int,
         # Fewer than k only where others, k or more, have left with the same box.
         assert len(members) >= k or (len(members) == 1 and first[box.tobytes()] >= k)
         first.setdefault(box.tobytes(), len(members))
-
-
-def test_means_lose_no_more_than_middles() -> None:
-    values = np.random.default_rng(3).random((500, 3)) ** 3
-    found = castle_figures(values, 5, 50, 10)
-    assert found[CENTROIDS].mse < found[MIDPOINTS].mse
-    assert found[MIDPOINTS].delay_most <= 50

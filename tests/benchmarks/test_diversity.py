@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from diversity import Found, distance, forced_by_distance, forced_by_values, found_in, records_in_a_row
+from diversity import Found, distance, forced_by_distance, forced_by_values, found_in
 
 pytestmark = pytest.mark.unit
 
@@ -39,10 +39,3 @@ def test_what_no_algorithm_can_release_by_distance_against_every_subset(values: 
             if distance({value: chosen.count(value) for value in chosen}, shares) <= t + 1e-9:
                 possible.update(members)
     assert forced_by_distance(values, 2, 6, t, shares) == pytest.approx(1.0 - len(possible) / 6)
-
-
-def test_the_median_run_of_records_within_a_distance() -> None:
-    # From each place: 4, 4 and 4 records; the last two are too few.
-    assert records_in_a_row("aabbaabb", 0.0, {"a": 0.5, "b": 0.5}, step=2) == 4.0
-    assert records_in_a_row("abababab", 0.0, {"a": 0.5, "b": 0.5}, step=1) == 2.0
-    assert records_in_a_row("aaab", 0.5, {"a": 0.5, "b": 0.5}, step=1) == 1.0

@@ -9,7 +9,6 @@ import pytest
 from kafka_to_kafka import document, policy
 from latency import decided_clusters
 from measuring import Trend, percentile, trend
-from worker_process import Metrics
 
 pytestmark = pytest.mark.unit
 
@@ -59,18 +58,3 @@ def test_a_cluster_is_decided_by_the_arrival_after_delta_others() -> None:
     assert 0 in members
     assert len(members) >= 10
     assert all(by >= max(of) for by, of in found)
-
-
-def test_metrics_are_summed_by_label_and_by_partition() -> None:
-    metrics = Metrics(
-        "# TYPE shoal_records counter\n"
-        'shoal_records_total{outcome="in",partition="0"} 3\n'
-        'shoal_records_total{outcome="in",partition="1"} 4\n'
-        'shoal_records_total{outcome="released",partition="1"} 2\n'
-        "# TYPE shoal_ready gauge\n"
-        "shoal_ready 1\n"
-    )
-    assert metrics.total("shoal_records_total", outcome="in") == 7
-    assert metrics.by_partition("shoal_records_total") == {0: 3, 1: 6}
-    assert metrics.by_partition("shoal_ready") == {-1: 1}
-    assert metrics.total("absent") == 0

@@ -15,14 +15,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from papers import reference, steered
 from papers.reference import Risk
 
 pytestmark = pytest.mark.golden
-
-CASES = {("PCD", 0.1): 5, ("PCD", 0.05): 10, ("MCD", 0.1): 5}
 
 
 @cache
@@ -45,51 +42,3 @@ def test_buckets_and_the_least_weight_that_keeps_t(
     buckets = reference.buckets_of(steered.table_of(data_dir, name)[1], t)
     assert (len(buckets), len(buckets[0])) == (number, largest)
     assert steered.threshold(risks(data_dir, name, t), t) == weight
-
-
-@pytest.mark.parametrize(
-    ("name", "t", "weight", "expected"),
-    [
-        ("PCD", 0.1, 0, (0.497998, 0.332866, 0.000002, 0.001201, 200)),
-        ("PCD", 0.1, 100, (0.260160, 0.253587, 0.025603, 0.138698, 200)),
-        ("PCD", 0.1, 160, (0.099600, 0.066732, 0.083367, 0.248248, 0)),
-        ("PCD", 0.05, 0, (0.495495, 0.332015, 0.000008, 0.002503, 100)),
-        ("PCD", 0.05, 99, (0.049550, 0.033363, 0.083500, 0.250250, 0)),
-        ("MCD", 0.1, 0, (0.488508, 0.315813, 0.000550, 0.011548, 216)),
-        ("MCD", 0.1, 200, (0.178778, 0.067780, 0.066195, 0.218868, 2)),
-        ("MCD", 0.1, 203, (0.085269, 0.066727, 0.066464, 0.219093, 0)),
-    ],
-)
-def test_risk_and_loss_at_a_weight(
-    data_dir: Path, name: str, t: float, weight: int, expected: tuple[float, ...]
-) -> None:
-    assert tuple(risks(data_dir, name, t)[weight]) == pytest.approx(expected, abs=6e-7)
-
-
-@pytest.mark.parametrize(("name", "t"), list(CASES))
-def test_with_one_record_of_each_bucket_the_mean_distance_does_not_depend_on_the_order(
-    data_dir: Path, name: str, t: float
-) -> None:
-    """(M² - 1) / (3 M (n - 1)) with M clusters, as all confidential values differ; at most (n - b) / (2 (n - 1) b)."""
-    known, confidential = steered.table_of(data_dir, name)
-    n, b = len(known), CASES[name, t]
-    m = n // b
-    for seed in range(3):
-        buckets = reference.buckets_of(confidential, t)
-        attribute = reference.bucket_attribute(known, buckets, np.random.default_rng(seed))
-        risk = reference.steer(known, confidential, buckets, attribute, 1_000.0)
-        assert risk.average == pytest.approx((m * m - 1) / (3 * m * (n - 1)), rel=1e-12)
-        assert risk.largest <= (n - b) / (2 * (n - 1) * b) + 1e-12
-        assert risk.repeated == 0
-
-
-@pytest.mark.parametrize(("t", "repeated", "largest"), [(0.1, 100, 0.1800), (0.05, 50, 0.1003)])
-def test_the_proposition_fails_where_buckets_do_not_divide_the_records(
-    data_dir: Path, t: float, repeated: int, largest: float
-) -> None:
-    """With the 1001 records of the text, at any weight."""
-    table = steered.table_of(data_dir, "PCD", 1001)
-    for weight in (210, 1_000, 10_000):
-        risk = steered.risks_of(*table, t, range(weight, weight + 1))[0]
-        assert risk.repeated == repeated
-        assert risk.largest == pytest.approx(largest, abs=6e-5)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from soak import limits_of, memory_trends, page
-from soak_judge import Findings, summed
-from soak_partition import PartitionFindings
+from soak_judge import Findings
 from soak_run import Sample, Soak, SoakOptions, soak
 
 SOUND = Findings(
@@ -94,15 +92,6 @@ def test_the_report_has_the_bounds_and_the_account_and_says_if_options_changed_t
         "clusters under k",
         "partitions that shoal verify accepts",
     ]
-
-
-@pytest.mark.unit
-def test_the_outcomes_of_all_partitions_are_added() -> None:
-    first = PartitionFindings(np.array([1, 0, 1, 0, 0], np.uint8), 2, 0, 1, 0, is_accepted=True)
-    second = PartitionFindings(np.array([1, 0, 0, 1, 0], np.uint8), 1, 1, 1, 1, is_accepted=None)
-    assert summed([first, second]) == Findings(
-        records=5, released=3, suppressed=1, quarantined=0, twice=1, lost=2, clusters=2, under_k=1, judged=1, verified=1
-    )
 
 
 @pytest.mark.nightly

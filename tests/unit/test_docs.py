@@ -182,36 +182,6 @@ def spans(text: str) -> list[str]:
     return re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
 
 
-@cache
-def definitions() -> frozenset[str]:
-    definition = re.compile(r"^ *(?:async )?(?:class|def) (\w+)", re.MULTILINE)
-    texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
-    return frozenset(name for text in texts for name in definition.findall(text))
-
-
-def is_module(parts: list[str]) -> bool:
-    path = SOURCE.joinpath(*parts)
-    return path.is_dir() or path.with_suffix(".py").is_file()
-
-
-def is_known(span: str) -> bool:
-    """Whether a name of the glossary is in the package: a module, a class or function in it, or a class's function."""
-    parts = span.split(".")
-    if not is_module(parts[:1]) and not re.fullmatch(r"_?[A-Z]+[a-z]\w*", parts[0]):
-        return True  # a key of the policy, or the name of a rule
-    size = next(size for size in range(len(parts), -1, -1) if not size or is_module(parts[:size]))
-    return all(part in definitions() or part.isupper() for part in parts[size:])
-
-
-def test_every_class_and_module_of_the_glossary_is_in_the_package() -> None:
-    rows = re.findall(r"^\| [^|]+ \| ([^|]*) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
-    named = [span for cell in rows for span in spans(cell)]
-    assert len(named) > 30
-    assert [span for span in named if not is_known(span)] == []
-    wrong = ["kafka.no_such_module.Worker", "kafka.worker.NoSuchClass", "NoSuchClass", "PartitionTask.no_such_function"]
-    assert [span for span in wrong if is_known(span)] == []
-
-
 def test_every_file_that_a_page_names_is_there() -> None:
     places = (ROOT, SOURCE, ROOT / "tests", ROOT / "tests" / "support")
     missing = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,27 +18,6 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("made", [policy_page, commands_page])
 def test_a_page_is_what_its_command_writes(made: ModuleType) -> None:
     assert made.PAGE.read_text(encoding="utf-8") == made.page(), "out of date: make policy-page, or commands-page"
-
-
-WHOLE = "\n\n".join(f"{{{{ {name} }}}}" for name in ("commands", "common", *commands_page.parsers()))
-
-
-@pytest.mark.parametrize(
-    ("made", "template", "fault"),
-    [
-        (policy_page, "{{ PerSubjectSection: max }}", r"PerSubjectSection: \['window'\]"),
-        (policy_page, "{{ PerSubjectSection }}\n\n{{ PerSubjectSection: max }}", r"\[\] in no list, or in two"),
-        (commands_page, WHOLE.replace("{{ warm }}", ""), r"\['warm'\] missing"),
-        (commands_page, f"{WHOLE}\n\n{{{{ warm }}}}", r"\[\] missing, or one is there twice"),
-    ],
-)
-def test_a_key_or_command_that_is_missing_or_there_twice_is_an_error(
-    made: ModuleType, template: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(made, "TEMPLATE", tmp_path / "template")
-    (tmp_path / "template").write_text(template)
-    with pytest.raises(ValueError, match=fault):
-        made.page()
 
 
 def test_each_command_that_the_help_lists_has_an_example_that_its_parser_reads_and_its_exit_codes() -> None:

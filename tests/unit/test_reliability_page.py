@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
-from support import reliability
-from support.reliability import PAGE, ROOT, Result, files_of_faults, page, printed, record, recorded
+from support.reliability import PAGE, ROOT, files_of_faults, page, printed
 
 pytestmark = pytest.mark.unit
 
@@ -34,19 +32,3 @@ def test_no_row_has_a_record_twice_or_lost_or_a_value_that_must_not_be_published
         assert set(counts) <= {0, -1}, result
         assert result.twice == result.canaries == result.accusations == result.gone == 0, result
         assert result.records >= 1000, result
-
-
-def test_a_recorded_result_replaces_the_printed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reliability, "RESULTS", tmp_path)
-    zeros = dict.fromkeys(("twice", "under_k", "canaries", "accusations", "gone"), 0)
-    old = Result("disk-full", "before", records=1, lost=0, test="tests/a.py::test_b", **zeros)
-    new = record("disk-full", "it ended", records=1234, lost=-1, **zeros)
-    assert recorded() == [new]
-    assert new.test == "tests/unit/test_reliability_page.py::test_a_recorded_result_replaces_the_printed_one"
-    monkeypatch.setattr(reliability, "PAGE", tmp_path / "page.md")
-    reliability.PAGE.write_text(page([old, new]), encoding="utf-8")
-    assert printed() == [new]
-    line = "| it ended | 1,234 | 0 | – | 0 | 0 | 0 | 0 |"
-    assert line in reliability.PAGE.read_text(encoding="utf-8")
-    with pytest.raises(AssertionError, match="not in the list"):
-        record("another", "", records=1, lost=0, **zeros)

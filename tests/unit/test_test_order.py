@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations, product
 
 import pytest
-from support.distribution import mixed
 from support.pairs import all_pairs
 
 pytestmark = pytest.mark.unit
@@ -19,12 +18,3 @@ def test_every_pair_of_values_occurs(sizes: tuple[int, ...]) -> None:
     assert all(value in values for row in rows for value, values in zip(row, factors, strict=True))
     for one, other in combinations(range(len(sizes)), 2):
         assert {(row[one], row[other]) for row in rows} == set(product(factors[one], factors[other]))
-
-
-@pytest.mark.parametrize(
-    ("waiting", "others", "spread"), [("ABC", "abcdefghij", "abAcdBefCghij"), ("", "abc", "abc"), ("ABC", "", "ABC")]
-)
-def test_tests_that_wait_are_spread_over_the_first_of_the_others_in_their_order(
-    waiting: str, others: str, spread: str
-) -> None:
-    assert mixed(waiting, others) == list(spread)

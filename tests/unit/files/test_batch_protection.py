@@ -107,19 +107,6 @@ def test_clusters_of_a_table_are_t_close(attributes: dict[str, Any], tmp_path: P
     assert verdict["closeness"].worst == pytest.approx(summary["emd"]["max"])
 
 
-def test_only_protected_attributes_count_and_spellings_of_one_number_are_one_value(tmp_path: Path) -> None:
-    both = {"illness": {"role": "confidential", "protect": True}, "level": {"role": "confidential"}}
-    released(tmp_path, {"max_value_share": 0.4}, both)
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    members = [json.loads(line)["offsets"] for line in (tmp_path / "evidence").read_text().splitlines()]
-    assert len(lines) == sum(map(len, members))
-    levels = [[records()[offset]["level"] for offset in cluster] for cluster in members]
-    assert max(max(map(own.count, own)) / len(own) for own in levels) > 0.4
-    released(tmp_path, {"l": 3}, {"pay": {"role": "confidential"}})
-    for line in (tmp_path / "evidence").read_text().splitlines():
-        assert len({float(records()[offset]["pay"]) for offset in json.loads(line)["offsets"]}) >= 3
-
-
 @pytest.mark.parametrize(
     ("privacy", "found", "remedy"),
     [

@@ -33,18 +33,6 @@ def now(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return time
 
 
-def test_a_record_is_overdue_when_its_delay_reaches_the_limit(now: dict[str, float]) -> None:
-    timer = HoldTimer(0.5)
-    assert not timer.is_overdue()
-    timer.start([0])
-    now["s"] += 0.25
-    timer.start([1])
-    assert not timer.is_overdue()
-    now["s"] += 0.25
-    assert timer.is_overdue()
-    assert not HoldTimer(None).is_overdue()
-
-
 @pytest.mark.parametrize(("people", "released"), [(3, 0), (4, 0), (5, 5), (8, 8)])
 def test_fewer_subjects_than_min_population_are_not_flushed(now: dict[str, float], people: int, released: int) -> None:
     document: dict[str, Any] = {

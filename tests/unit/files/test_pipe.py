@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -166,16 +165,6 @@ def test_lines_that_end_with_carriage_returns_are_reported_with_the_remedy(tmp_p
         run(tmp_path, policy_of(tmp_path), text)
     _, quarantined, _ = run(tmp_path, policy_of(tmp_path, csv={"line_end": "cr"}), text)
     assert quarantined == []
-
-
-@pytest.mark.parametrize("csv", [{}, {"encoding": "latin-1"}, {"encoding": "cp1252"}])
-@pytest.mark.parametrize("kind", ["gzip", "utf-16"])
-def test_a_file_that_is_no_text_is_reported_with_the_remedy(tmp_path: Path, kind: str, csv: dict[str, str]) -> None:
-    text = HEAD + OTHERS
-    content = gzip.compress(text.encode()) if kind == "gzip" else text.encode("utf-16")
-    words = r"in\.csv, line 1: no text in .*: the file is compressed, binary or in another encoding; uncompress it, or"
-    with pytest.raises(InputError, match=words):
-        run(tmp_path, policy_of(tmp_path, csv=csv), content)
 
 
 def test_max_record_bytes_applies_to_files(tmp_path: Path) -> None:

@@ -184,20 +184,3 @@ def test_an_empty_release_names_the_limits_of_the_policy(
     names = [str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl")]
     assert main(["pipe", names[0], "-i", names[1], "-o", names[2]]) == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith(words)
-
-
-@pytest.mark.parametrize(("most", "warns"), [("eye", True), ("ear", False)])
-def test_a_release_without_many_frequent_values_is_reported(
-    most: str,
-    warns: bool,  # noqa: FBT001
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    policy_of(tmp_path, {"l": 2})
-    rows = [row | {"ward": "ear" if n % 8 == 0 else "eye" if n % 2 else most} for n, row in enumerate(records(160))]
-    write(tmp_path / "in.jsonl", rows)
-    files = ["-i", str(tmp_path / "in.jsonl"), "-o", str(tmp_path / "out.jsonl")]
-    assert main(["pipe", str(tmp_path / "policy.yaml"), *files]) == 0
-    error = capsys.readouterr().err
-    assert ("the release is not representative of the input" in error) == warns
-    assert ("privacy.l, privacy.max_value_share" in error) == warns

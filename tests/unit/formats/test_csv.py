@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from shoal.errors import ConfigError, InputError
+from shoal.errors import ConfigError
 from shoal.formats import CsvEncoder, Reason
 from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader
 from shoal.policy import Policy
@@ -88,25 +88,6 @@ def test_a_record_that_equals_the_header_is_invalid(header: str, again: str) -> 
 
 
 @pytest.mark.parametrize(
-    "csv",
-    [
-        {"delimiter": "tab", "quote": "'"},
-        {"delimiter": "|", "escape": "backslash"},
-        {"encoding": "utf-16"},
-        {"encoding": "utf-8-sig", "line_end": "crlf"},
-        {"encoding": "cp1252", "line_end": "cr"},
-        {"multiline": True},
-    ],
-)
-def test_a_repeated_header_is_invalid_in_every_dialect(csv: dict[str, Any]) -> None:
-    dialect = policy_of(TEXTS, csv=csv).csv
-    mark = "\ufeff" if dialect.encoding.startswith("utf") else ""
-    rows = [["id", "'sex'", "illness"], ["a", "f", "flu"], [f"{mark}'id'", "sex", "'illness'"], ["b", "f", "flu"]]
-    lines = [dialect.delimiter.join(row).replace("'", dialect.quote) + dialect.line_end for row in rows]
-    assert rejected("".join(lines).encode(dialect.encoding), csv=csv) == [(1, INVALID)]
-
-
-@pytest.mark.parametrize(
     "cells",
     [
         *("id,illness,sex", "Id,sex,illness", "id,sex,ill ness", "id1,sex,illness", "id,sex,", "'id',sex,illness"),
@@ -160,46 +141,6 @@ def test_a_missing_subject_with_a_decimal_comma_is_named_as_it_is_read() -> None
     assert [fault.kind for fault in decoder.explain(cells)] == ["who: not a valid subject"]
 
 
-@pytest.mark.parametrize(
-    ("csv", "cell", "text"),
-    [
-        ({}, b'"a,""b"', 'a,"b'),
-        ({"quote": "'"}, b"'a,''b\"'", "a,'b\""),
-        ({"escape": "backslash"}, b'"a,\\"b\\\\"', 'a,"b\\'),
-        ({"escape": "backslash"}, b'"\\\\"', "\\"),
-        ({"delimiter": "tab"}, b'"a\tb"', "a\tb"),
-        ({"delimiter": "|"}, b"a,b;c", "a,b;c"),
-        ({"line_end": "cr"}, b'"a\rb\nc"', "a\rb\nc"),
-        ({"line_end": "crlf"}, b'"a\r\nb"', "a\r\nb"),
-    ],
-)
-def test_a_text_is_written_in_one_way_and_read_back(csv: dict[str, str], cell: bytes, text: str) -> None:
-    dialect_policy = policy(**csv)
-    encoder = CsvEncoder(dialect_policy)
-    (fields,) = encoder.encode_unchanged([[None], [text]], 1)
-    written = encoder.encode_lines([encoder.header()]) + encoder.encode_lines(
-        encoder.encode_clusters([["1"]], [fields], [0, 1])
-    )
-    assert (
-        written.split(dialect_policy.csv.delimiter.encode(), 4)[-1].removesuffix(dialect_policy.csv.line_end.encode())
-        == cell
-    )
-    source = written.replace(b"x", dialect_policy.csv.delimiter.join(["who", "x"]).encode(), 1)
-    end = dialect_policy.csv.line_end.encode()
-    source = source.replace(end, end + b"p" + dialect_policy.csv.delimiter.encode(), 1)
-    assert read(dialect_policy, source) == [["p", "1", "", text]]
-
-
-@pytest.mark.parametrize(
-    ("encoding", "bad"),
-    [("utf-8", b"\xff"), ("cp1252", b"\x81"), ("utf-16-le", b"\x00\xd8"), ("utf-16-be", b"\xdc\x00")],
-)
-def test_invalid_bytes_affect_their_own_record_only(encoding: str, bad: bytes) -> None:
-    dialect_policy, good = policy(encoding=encoding), "who,x,n,t\na,1,2,t\n".encode(encoding)
-    text = good + "b,1,2,".encode(encoding) + bad + "\nc,1,2,t\n".encode(encoding)
-    assert read(dialect_policy, text) == [["a", "1", "2", "t"], None, ["c", "1", "2", "t"]]
-
-
 def test_a_record_that_the_output_encoding_cannot_represent_is_rejected() -> None:
     dialect_policy = policy(output={"encoding": "cp1252"})
     block = block_of(dialect_policy, "who,x,n,t\na,1,2,é\nb,1,2,日\nc,1,2,€\n".encode())
@@ -207,18 +148,3 @@ def test_a_record_that_the_output_encoding_cannot_represent_is_rejected() -> Non
     assert len(block.unchanged_fields) == 2
     with pytest.raises(ConfigError, match=r"csv\.encoding: cp1252 cannot represent .* attributes\.日; .*csv\.output"):
         CsvEncoder(policy_of({**FIELDS, "日": unchanged_field()}, csv={"encoding": "cp1252"}))
-
-
-@pytest.mark.parametrize(
-    ("csv", "text", "words"),
-    [
-        ({}, b"who;x;n;t\n", "give the csv.delimiter"),
-        ({}, "who,x,n,t\n".encode("utf-16"), "no text in utf-8: .*csv.encoding"),
-        ({"encoding": "utf-16"}, b"\xff\xfew", "line 1: "),
-        ({"delimiter": ";"}, b"who;x;n\n", "column 't' is missing"),
-        ({"delimiter": ";"}, b"who;x;n;t;t\n", "column 't' occurs twice"),
-    ],
-)
-def test_a_header_in_another_dialect_is_refused_with_a_remedy(csv: dict[str, str], text: bytes, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        CsvReader(io.BytesIO(text), policy(**csv), name="visits.csv")

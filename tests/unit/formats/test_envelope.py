@@ -106,20 +106,6 @@ def test_a_subject_in_the_key_equals_the_subject_in_the_value(kind: str, one: by
     assert JsonDecoder(by_value).decode([value]).subjects[0] == hashes[0]
 
 
-def test_passthrough_fields_from_headers_are_parsed_like_cells() -> None:
-    kinds = ("integer", "number", "boolean", "any")
-    fields = {kind: unchanged_field(kind) | {"from": f"header:{kind}"} for kind in kinds}
-    policy = policy_of({"patient": SUBJECT, "x": quasi()} | fields)
-    contents = [(b" 7 ", b"7.50", b"True", b"007"), (b"", b"", b"", b""), (b"7.5", b"7.50", b"True", b"007")]
-    messages = [Message(headers=tuple(zip(kinds, one, strict=True))) for one in contents]
-    block = decode(policy, b'{"x":1}', *messages)
-    assert block.rejected == [(2, Reason.INVALID)]
-    assert block.unchanged_fields == [
-        b'"integer":7,"number":7.5,"boolean":true,"any":"007"',
-        b'"integer":null,"number":null,"boolean":null,"any":""',
-    ]
-
-
 def test_a_policy_that_reads_envelopes_requires_them() -> None:
     with pytest.raises(ParameterError, match="pass envelopes with the values"):
         JsonDecoder(POLICY).decode([VALUE])

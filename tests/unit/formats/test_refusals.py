@@ -115,27 +115,6 @@ def test_kinds_beyond_the_tenth_are_not_listed(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        (RecordFault("not of type integer", "ward"), "ward: declare the type that the values have, or type: any"),
-        (
-            RecordFault("not a finite number", "sex"),
-            "sex: a quasi-identifier must be a number; if the field is a category",
-        ),
-        (RecordFault("not JSON"), "write each record as one JSON object (RFC 8259) in UTF-8, in a file on one line"),
-        (RecordFault("a field occurs twice; remove one of them"), "a field occurs twice; remove one of them"),
-        (RecordFault("dated more than an hour ahead"), "dated more than an hour ahead"),
-    ],
-)
-def test_the_remedy_for_the_most_frequent_kind_is_named(fault: RecordFault, words: str) -> None:
-    counter = RefusalCounter()
-    assert counter.remedy() == ""
-    counter.add("invalid", [fault], 2)
-    counter.add("undecodable", [RecordFault("null", "z")])
-    assert counter.remedy().startswith(words)
-
-
-@pytest.mark.parametrize(
     ("records_in", "released", "refused", "expected"),
     [(0, 0, 0, False), (100, 99, 1, False), (100, 98, 2, True), (10, 0, 0, True)],
 )

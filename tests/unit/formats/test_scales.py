@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from shoal.errors import InputError
 from shoal.formats import Block, JsonDecoder, JsonEncoder, Reason
-from shoal.formats.csv import CsvDecoder, CsvReader
+from shoal.formats.csv import CsvDecoder
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import Policy
 from support.making import policy_of, quasi, unchanged_field
@@ -259,37 +258,12 @@ def test_a_long_category_makes_its_record_too_large(read: Any, attribute: dict[s
     assert block.values[:, 0].tolist()[3:] == [2, 3]
 
 
-def test_long_categories_of_json_and_of_steering_attributes() -> None:
-    number = b'{"x":1%s,"note":"n"}'
-    block = JsonDecoder(policy_with(NOMINAL)).decode([number % (b"0" * 1000), number % (b"0" * 999)])
-    assert block.rejected == [(0, Reason.TOO_LARGE)]
-    steering = policy_of(
-        {"w": {"role": "steering", "scale": "nominal"}, "age": quasi(), "sex": NOMINAL},
-        steering={"by": [{"attribute": "w", "weight": 1}]},
-    )
-    rows = [[LONG, "1", "M"], ["s", "2", LONG], ["s", "x", LONG], ["t", "4", "F"], ["s", "5", "M"]]
-    block = CsvDecoder(steering).decode(rows)
-    assert block.rejected == [(0, Reason.TOO_LARGE), (1, Reason.TOO_LARGE), (2, Reason.INVALID)]
-    assert block.categories == [['"M"', '"F"'], ['"s"', '"t"']]
-    assert block.values.tolist() == [[4, 1, 1], [5, 0, 0]]
-
-
 def test_categories_count_as_unchanged_fields_do() -> None:
     policy = policy_with(NOMINAL | GROUP)
     # "note":"n" has 10 bytes as JSON, the category has 2 quotation marks.
     decoder = CsvDecoder(policy, encoder=JsonEncoder(policy), max_bytes=20)
     block = decoder.decode([["12345678", "n"], ["123456789", "n"], ["ääääa", "n"], ["", "n"], ["", "n" * 12]])
     assert block.rejected == [(1, Reason.TOO_LARGE), (2, Reason.TOO_LARGE), (4, Reason.TOO_LARGE)]
-
-
-@pytest.mark.parametrize(("cell", "is_embedded"), [("x\n1970-01-01,M,y", True), ("x\n1970-01-99,M,y", False)])
-def test_a_cell_with_another_record_is_found_for_every_scale(cell: str, *, is_embedded: bool) -> None:
-    policy = policy_of({"born": DATE, "sex": NOMINAL, "note": unchanged_field("string")})
-    file = io.StringIO()
-    csv.writer(file).writerows([["born", "sex", "note"], ["1970-01-01", "F", cell]])
-    reader = CsvReader(io.BytesIO(file.getvalue().encode()), policy)
-    ((cells,),) = list(reader)
-    assert bool(CsvDecoder(policy, reader.columns).decode([cells]).rejected) is is_embedded
 
 
 @pytest.mark.parametrize("attribute", [NOMINAL, ORDINAL, ICD, DATE, SECONDS, NUMBER])

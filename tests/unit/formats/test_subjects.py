@@ -54,22 +54,6 @@ def test_eight_spellings_are_one_person_with_every_step_and_eight_by_default(kin
     assert set(normaliser(kind, ALL_STEPS)(ONE_PERSON)) == {"zo\u00eb weiss"}
 
 
-@pytest.mark.parametrize(
-    ("step", "spellings", "expected"),
-    [
-        ("casefold", ["STRASSE", "Stra\u00dfe"], {"strasse"}),
-        ("spaces", [" A \t\u00a0\u3000b\n", "A b"], {"A b"}),
-        ("nfkc", ["\uff21\u00a0b", "A b", "A\u2009b"], {"A b"}),
-        ("invisible", ["a\u200bb", "a\u00adb", "\ufeffab", "a\u2060b\ufe0f", "a\x00b", "\u202eab"], {"ab"}),
-        ("invisible", ["a b", "a\tb"], {"a b", "a\tb"}),
-    ],
-)
-def test_each_step_changes_what_it_is_for_and_no_more(
-    step: NormalizeStep, spellings: list[str], expected: set[str]
-) -> None:
-    assert set(normaliser("string", [step])(spellings)) == expected
-
-
 def test_a_subject_of_invisible_characters_only_is_none_with_the_step_and_numbers_stay_numbers() -> None:
     assert normaliser("string", ["invisible"])(["\u200b\u00ad"]) == [""]
     assert normaliser("string")(["\u200b"]) == ["\u200b"]

@@ -11,7 +11,7 @@ import pytest
 from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
-from support.making import SUBJECT, policy_of, quasi, unchanged_field, with_paths
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
@@ -70,42 +70,6 @@ def test_messages_of_debezium(name: str) -> None:
     kept = decode(visits(), [*lines(name), None])
     assert kept.rejected == [(4, INVALID), (5, INVALID), (7, UNDECODABLE)]
     assert kept.dropped == ()
-
-
-def test_messages_of_kafka_connect() -> None:
-    policy = with_paths(
-        policy_of(
-            {
-                "who": SUBJECT,
-                "born": quasi(-20_000, 20_000),
-                "weight": quasi(0, 300),
-                "smokes": unchanged_field("boolean"),
-            },
-            unwrap="connect",
-            undeclared="drop",
-        ),
-        who="patient.id",
-        born="patient.born",
-    )
-    block = decode(policy, lines("connect_json_schemas.jsonl"))
-    assert block.rejected == []
-    assert block.values.tolist() == [[-3561, 81.5], [8035, 64], [12853, 70.25], [4018, 92]]
-    assert block.unchanged_fields == [b'"smokes":true', b'"smokes":false', b'"smokes":null', b'"smokes":true']
-
-
-def test_events_in_structured_mode() -> None:
-    policy = with_paths(
-        policy_of(
-            {"who": SUBJECT, "weight": quasi(0, 300), "icd": {**unchanged_field("json")}},
-            unwrap="cloudevents",
-            undeclared="drop",
-        ),
-        who="patient.id",
-    )
-    block = decode(policy, lines("cloudevents_structured.jsonl"))
-    assert block.rejected == [(4, INVALID), (5, INVALID)]  # binary data, and no data
-    assert block.values.tolist() == [[81.5], [64], [70.25], [92]]
-    assert block.unchanged_fields == [b'"icd":["J45.0"]', b'"icd":["E11.9","I10"]', b'"icd":[]', b'"icd":["J45.1"]']
 
 
 GOOD = {"who": "p", "x": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shoal.policy import Diversity, Policy, advise, explain
+from shoal.policy import Policy, advise, explain
 from support.policy_files import faults, load
 
 pytestmark = pytest.mark.unit
@@ -31,20 +31,6 @@ def text(ill: str = "", pay: str = "", privacy: str = "", more: str = "") -> str
 def policy(folder: Path, ill: str = "", pay: str = "", privacy: str = "", more: str = "") -> Policy:
     (folder / "ill.csv").write_text(REFERENCE)
     return load(text(ill, pay, privacy, more), folder)
-
-
-@pytest.mark.parametrize(
-    ("given", "diversity", "plain"),
-    [
-        ("l: 3", Diversity("distinct", 3.0), 3),
-        ("l: {entropy: 2.5}", Diversity("entropy", 2.5), {"entropy": 2.5}),
-        ("l: {recursive: [2, 3]}", Diversity("recursive", 3.0, 2.0), {"recursive": [2.0, 3]}),
-    ],
-)
-def test_each_form_of_l_is_resolved(given: str, diversity: Diversity, plain: object, tmp_path: Path) -> None:
-    found = policy(tmp_path, privacy=given)
-    assert found.diversity == diversity
-    assert found.resolved()["privacy"]["l"] == plain
 
 
 @pytest.mark.parametrize(
@@ -276,16 +262,6 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
 )
 def test_weak_and_costly_settings_are_told(options: dict[str, str], words: str, tmp_path: Path) -> None:
     assert any(words in sentence for sentence in advise(policy(tmp_path, **options)))
-
-
-def test_advice_compares_a_reference_with_a_taxonomy_by_value(tmp_path: Path) -> None:
-    """As the engine does: 1.0 is the leaf 1, so near 2.0, and four records can be within t."""
-    (tmp_path / "pays.csv").write_text("value,share\n1.0,0.25\n2.0,0.25\n3.0,0.25\n4.0,0.25\n")
-    tree = "{any: {low: ['1', '2'], high: ['3', '4']}}"
-    attribute = f"type: any, scale: nominal, taxonomy: {tree}, reference: pays.csv, protect: true"
-    for t in ("0.25", "0.3"):
-        told = list(advise(policy(tmp_path, attribute, privacy=f"t: {t}")))
-        assert not any("not in its taxonomy" in sentence or "has at least" in sentence for sentence in told)
 
 
 def test_a_common_setting_is_not_advised_against(tmp_path: Path) -> None:

@@ -53,19 +53,6 @@ def test_a_reference_of_any_type_is_ordered_if_all_its_values_are_finite_numbers
     assert [bins.bin_of(key) for key in ("1", "2")] == [0, 0 if distance == "ordered" else 2]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "value;share\nflu;0.5\n-;0.5\n",
-        "\ufeffvalue,share\r\nflu,0.5\r\n-,0.5\r\n",
-        "VALUE, Share\n\nflu, 0.5\n-, 0.5\n\n",
-        'value,share\n"flu",0.5\n"",0.5',
-    ],
-)
-def test_all_forms_of_a_file_give_one_fingerprint(content: str, tmp_path: Path) -> None:
-    assert read(tmp_path, content).fingerprint == read(tmp_path, "value,share\n,0.5\nflu,0.5\n").fingerprint
-
-
 def test_shares_are_divided_by_their_sum(tmp_path: Path) -> None:
     reference = read(tmp_path, "value,share\na,0.3333333\nb,0.3333333\nc,0.3333333\n").confidential[0].reference
     assert reference is not None

@@ -101,19 +101,6 @@ def test_a_path_without_a_file_is_reported(name: str, words: str, tmp_path: Path
     assert words in found["attributes.job.taxonomy"][1]
 
 
-def test_all_kinds_of_faults_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
-    (tmp_path / "job.csv").write_text(FILE + "nurse;Health;Any\nHealth;Law;Any\ncook;;Any\nclerk;Law\n")
-    (tmp_path / "policy.yaml").write_text(TEXT.format(taxonomy="job.csv"))
-    with pytest.raises(PolicyError) as caught:
-        Policy.load(tmp_path / "policy.yaml")
-    assert [fault.message.partition(";")[0] for fault in caught.value.faults] == [
-        "job.csv line 5: the leaf occurs twice, also in line 2",
-        "job.csv line 6: the name of the leaf is that of another group, on level 1, also in line 2",
-        "job.csv line 7: a name is empty",
-        "job.csv line 8: has 2 cells, but the header has 3",
-    ]
-
-
 @pytest.mark.parametrize(
     ("content", "root"),
     [
@@ -194,16 +181,6 @@ def test_a_taxonomy_is_part_of_the_fingerprint_by_its_content(tmp_path: Path) ->
     assert of_file(there, FILE.replace("judge", "lawyer")).fingerprint != known
     assert of_file(there, FILE.replace("Any", "All")).fingerprint != known
     assert of_file(there, header + "".join(rows[1:])).fingerprint != known
-
-
-def test_a_file_is_found_beside_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = tmp_path / "there"
-    there.mkdir()
-    of_file(there, FILE)
-    monkeypatch.chdir(tmp_path)
-    assert Policy.load(Path("there/policy.yaml")).attributes[0].taxonomy is not None
-    found = faults(TEXT.format(taxonomy="job.csv"), tmp_path)
-    assert "relative to the folder of the policy" in found["attributes.job.taxonomy"][1]
 
 
 @pytest.mark.parametrize("absent", [Path("a/absent.csv"), "a/absent.csv"])

@@ -234,18 +234,6 @@ def test_a_refused_scale_is_never_answered_with_numeric(tmp_path: Path) -> None:
         assert "must be numeric" not in message
 
 
-def test_attributes_can_be_read_from_every_message_part(tmp_path: Path) -> None:
-    policy = Policy.load(with_sources(tmp_path, "from: 'header:age: of'", "from: timestamp"))
-    assert [str(a.source) for a in policy.attributes] == ["key", "header:age: of", "timestamp"]
-    assert [a.name for a in policy.envelope_attributes] == ["patient", "age", "ward"]
-    assert policy.value_attributes == ()
-    assert [about.get("from") for about in policy.resolved()["attributes"].values()] == [
-        "key",
-        "header:age: of",
-        "timestamp",
-    ]
-
-
 @pytest.mark.parametrize(
     ("age", "ward", "path", "words"),
     [

@@ -11,7 +11,6 @@ from shoal.protection.diversity import (
     HIERARCHICAL,
     NO_DIVERSITY,
     ORDERED,
-    RECURSIVE,
     DiversityRule,
     LDiversity,
     ValueReference,
@@ -41,25 +40,6 @@ def test_without_constraints_and_without_members_every_cluster_is_diverse() -> N
     assert is_diverse(build_diversity_rule(l=LDiversity(DISTINCT, 3)), codes, codes, nothing, scratch)
 
 
-def test_distinct_values_are_counted_in_each_attribute() -> None:
-    rule = build_diversity_rule(l=LDiversity(DISTINCT, 3))
-    assert keeps(rule, [1, 2, 3, 1])
-    assert not keeps(rule, [1, 2, 2, 1])
-    assert keeps(rule, [1, 2, 3, 1], [9, 8, -7, 8])
-    assert not keeps(rule, [1, 2, 3, 1], [9, 8, 9, 8])
-
-
-def test_recursive_diversity_compares_the_most_frequent_with_the_rarer_values() -> None:
-    counts = [1, 1, 1, 1, 2, 2, 2, 3, 4, 4]  # 4, 3, 2, 1
-    assert keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 2)), counts)  # 4 < 2 (2 + 1)
-    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 1)), counts)  # 4 < 3
-    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 1)), [1, 1, 1, 2, 2, 3])  # 3 < 3 is not below
-    assert keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 1.01)), [1, 1, 1, 2, 2, 3])
-    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 100)), [1, 2, 1, 2])
-    # 3 = 0.1 * 30, which float64 rounds up
-    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 0.1)), [0, 0, 0, *range(1, 31)])
-
-
 SALARIES = ValueReference(ORDERED, np.ones(9, np.int64))  # 3k to 11k, each once
 
 
@@ -81,22 +61,6 @@ def test_t_may_be_reached_in_each_attribute() -> None:
     assert not is_diverse(build_diversity_rule(references, t=first - 1e-9), bins, bins, members, scratch)
     assert is_diverse(build_diversity_rule(references[1:], t=second), bins[1:], bins[1:], members, scratch)
     assert not is_diverse(build_diversity_rule(references[1:], t=second - 1e-9), bins[1:], bins[1:], members, scratch)
-
-
-def test_the_excess_says_how_far_a_cluster_is_from_a_rule() -> None:
-    rule = build_diversity_rule(
-        [ValueReference(EQUAL, np.array([0.5, 0.5]))], l=LDiversity(DISTINCT, 2), max_value_share=0.6, t=0.1
-    )
-    members, scratch = np.arange(4), empty_diversity_scratch(4)
-
-    def excess(codes: list[int], enough: float = 1e9) -> float:
-        columns = np.array([codes])
-        return float(diversity.excess_of(rule, columns, columns, members, scratch, enough))
-
-    assert excess([0, 1, 0, 1]) == 0.0
-    assert excess([0, 0, 0, 1]) == pytest.approx(0.15 + 0.15)  # share 0.75, distance 0.25
-    assert excess([0, 0, 0, 0]) == pytest.approx(0.4 + 0.5 + 0.4)
-    assert excess([0, 0, 0, 0], 0.1) == pytest.approx(0.4 + 0.5)
 
 
 @pytest.mark.parametrize(

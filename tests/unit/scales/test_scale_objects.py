@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from math import inf
 
 import pytest
 from shoal.policy import Attribute, Scale, TimeStep
-from shoal.scales import remedies, scale_of
+from shoal.scales import scale_of
 from support.scales import AREAS, attribute
 
 pytestmark = pytest.mark.unit
@@ -17,36 +16,6 @@ GRADE = attribute("grade", Scale.ORDINAL, order=("low", "a.b", 4))
 SEX = attribute("sex", Scale.NOMINAL)
 AREA = attribute("area", Scale.NOMINAL, taxonomy=AREAS, publish="ancestor", unknown="quarantine")
 DAY = attribute("day", Scale.TIME)
-
-
-@pytest.mark.parametrize(
-    ("one", "value", "reason"),
-    [
-        (AGE, 3.0, None),
-        (AGE, inf, "not a finite number"),
-        (AGE, 3.5, "not a whole number"),
-        (AGE, 9.5, "not a whole number"),
-        (AGE, 10.0, "outside its bounds"),
-        (attribute("age", Scale.NUMERIC, limits=(0.0, 9.0)), 10.0, None),
-        (GRADE, inf, "not in its order"),
-        (GRADE, 2.0, None),
-        (SEX, inf, "not a text, truth value or whole number"),
-        (AREA, inf, "not in the taxonomy"),
-        (attribute("area", Scale.NOMINAL, taxonomy=AREAS), inf, "not a text, truth value or whole number"),
-        (DAY, inf, "not a time in ISO 8601"),
-        (attribute("day", Scale.TIME, limits=(0.0, 5.0), clip=False), 6.0, "outside its bounds"),
-        *(
-            (attribute("day", Scale.TIME, unit=unit), inf, f"not a number of {name} since 1970")
-            for unit, name in (("s", "seconds"), ("ms", "milliseconds"), ("us", "microseconds"), ("days", "days"))
-        ),
-    ],
-)
-def test_what_is_wrong_with_a_value_and_its_remedy(one: Attribute, value: float, reason: str | None) -> None:
-    fault = scale_of(one).explain(value)
-    assert (fault and fault.reason) == reason
-    if fault is not None:
-        assert remedies()[fault.reason] == fault.remedy
-        assert fault.remedy
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +95,3 @@ async def test_a_rewind_does_nothing_while_the_app_pauses_the_partition_or_rebal
     await adapter.rewind(0, 7)
     await adapter.rewind(1, 7)
     assert consumer.calls == []
-
-
-async def test_each_rewind_to_the_same_offset_waits_longer_for_records_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    adapter, waits = adapter_of(tmp_path, FakeConsumer()), list[float]()
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    for offset in [7] * 9 + [8]:
-        await adapter.rewind(0, offset)
-    assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 0.05]

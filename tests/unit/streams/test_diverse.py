@@ -74,23 +74,6 @@ def test_confidential_values_are_required_and_have_one_row_per_record(
         StreamAggregator(2, 10, **protection).push(np.zeros((2, 1)), confidential=given)
 
 
-@pytest.mark.parametrize(
-    ("values", "sizes"),
-    [
-        (["1", "01", "1.0", " 1e0", "2", "b"], [6]),
-        ([None, float("nan"), None, "", "", ""], [6]),
-        ([True, 1, True, 1, True, 1], [6]),
-        ([0.1, "0.1", "0.10", 0.1, 0.1, 0.1], []),
-        ([True, "true", True, "true", True, "true"], [6]),
-    ],
-)
-def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[int]) -> None:
-    """A cluster of all six records has two values, or it has one and nothing is released."""
-    stream = StreamAggregator(4, 10, l=2, max_value_share=1.0)
-    stream.push(np.zeros((6, 1)), confidential=np.array(values, object))
-    assert np.diff(stream.flush().offsets).tolist() == sizes
-
-
 @pytest.mark.parametrize("value", [float("nan"), True, 2**60 + 1, 0.1, "7", None, np.float32(0.1), np.str_("a")])
 @pytest.mark.parametrize("other", ["flu", 0.5, 3, True, None])
 def test_a_value_in_a_list_does_not_depend_on_the_others(value: object, other: object) -> None:
@@ -113,15 +96,6 @@ def test_a_number_of_any_size_counts_as_the_nearest_one(value: object, sizes: li
     stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
     stream.push(np.zeros((2, 1)), confidential=[0, value])
     assert np.diff(stream.flush().offsets).tolist() == sizes
-
-
-def test_a_block_can_have_no_records() -> None:
-    blocks: tuple[Any, ...] = ([], np.zeros((0, 1)), np.zeros(0))
-    for empty in blocks:
-        stream = StreamAggregator(2, 10, l=2)
-        assert len(stream.push(np.zeros((0, 1)), confidential=empty).positions) == 0
-        stream.push(np.zeros((2, 1)), confidential=["a", "b"])
-        assert sorted(stream.flush().positions.tolist()) == [0, 1]
 
 
 def test_texts_without_a_bin_have_a_share_of_0() -> None:

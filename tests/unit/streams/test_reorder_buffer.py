@@ -53,20 +53,6 @@ def _released(decisions: BlockDecisions) -> list[PendingRow]:
     return list(map(PendingRow, decisions.released, decisions.rows))
 
 
-def test_each_record_waits_for_delta_and_is_released_in_input_order() -> None:
-    policy = policy_of()
-    run = Run(policy)
-    released = [run.push([x], offset) for offset, x in enumerate([0, 50, 1, 51, 90, 91, 3, 4])]
-    assert [[row.offset for row in rows] for rows in released] == [[], [], [], [], [0], [1], [2], [3]]
-    assert run.pipeline.summary.released == 4
-    assert run.pipeline.waiting_count == 4
-    assert [row.offset for row in run.flush()] == [4, 5, 6, 7]
-    summaries = run.pipeline.summary.as_dict(run.pipeline.waiting_count, 1.0)
-    assert (summaries["released"], summaries["held"]) == (8, 0)
-    assert summaries["displacement"] == {"mean": 0.0, "max": 0}
-    assert summaries["delay"]["max"] == 4
-
-
 @pytest.mark.parametrize(("reveal", "unchanged"), [(False, [98, 48, 99, 49]), (True, [99, 49, 98, 48])])
 def test_unchanged_fields_are_in_byte_order_unless_the_order_is_revealed(reveal: bool, unchanged: list[int]) -> None:  # noqa: FBT001
     run = Run(policy_of(reveal_order=reveal))

@@ -71,19 +71,6 @@ def test_before_anything_is_known_or_if_values_are_equal_the_policy_gives_the_wi
         assert scaling.widths.tolist() == [1.0, 10.0, 1000.0, 2.0, 200 * HOUR]
 
 
-def test_the_spread_of_held_records_is_used_before_clusters_are_published() -> None:
-    held = np.zeros((4, 6))
-    held[:, FREE] = [2.0, 4.0, 4.0, 6.0]
-    held[:, STEPPED] = [100.0, np.nan, 300.0, 200.0]
-    held[:, AT] = [0.0, HOUR, 3 * HOUR, 4 * HOUR]
-    scaling = Spreads(POLICY).scaling_of_held(held)
-    assert scaling.widths[FREE] == pytest.approx(UNIFORM * 2.0**0.5, rel=1e-4)
-    assert scaling.widths[STEPPED] == pytest.approx(UNIFORM * 81.6497, rel=1e-4)
-    assert scaling.widths[AT] == pytest.approx(UNIFORM * 2.5**0.5 * HOUR, rel=1e-4)
-    assert scaling.widths[BOUND] == 10.0, "equal values tell nothing"
-    assert scaling.centers[STEPPED] == 200.0
-
-
 def test_32_clusters_suffice() -> None:
     assert not fitted(published(31, free=normal(31, 3.0))).are_learned
     assert fitted(published(32, free=normal(32, 3.0))).are_learned
@@ -160,16 +147,6 @@ def test_squared_distances_of_a_clock_count_half_of_what_it_grows_within_delta()
 def test_a_time_without_a_trend_is_no_clock() -> None:
     spreads = fitted(published(1500, at=normal(1500, 1000 * HOUR)))
     assert spreads.scaling.widths[AT] == pytest.approx(UNIFORM * 1000 * HOUR, rel=0.15)
-
-
-def test_epochs_are_an_eighth_of_delta_and_at_least_128_offsets() -> None:
-    assert Spreads(POLICY).epoch_end(0) == 128
-    long = Policy.from_document(Document.model_validate(A_STREAM | {"stream": {"delta": 8000}}))
-    spreads = Spreads(long)
-    assert [spreads.epoch_of(offset) for offset in (0, 999, 1000)] == [0, 0, 1]
-    spreads.start_epoch(7)
-    assert spreads.epoch_of(3) == 7
-    assert not spreads.start_epoch(6)
 
 
 def test_widths_are_shown_by_name_once_they_are_learned() -> None:
