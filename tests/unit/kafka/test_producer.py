@@ -237,7 +237,7 @@ async def test_the_first_check_is_awaited_once_and_may_take_longer_than_a_transa
         await asyncio.sleep(0.2)
         asked.append([call[0] for call in producer.calls].count("commit"))
 
-    monkeypatch.setattr(publisher, "TRANSACTION_TIMEOUT_MS", 100)
+    monkeypatch.setattr(transactions, "TRANSACTION_TIMEOUT_MS", 100)
     ours = made(monkeypatch, producer)
     ours.check_before_first(check)
     await ours.publish_and_commit(TransactionBatch(), 4, "meta", 1_234_567)
@@ -406,7 +406,7 @@ async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.
         await asyncio.Event().wait()
 
     producer.commit_transaction = hang  # type: ignore[method-assign]
-    monkeypatch.setattr(publisher, "TRANSACTION_TIMEOUT_MS", 50)
+    monkeypatch.setattr(transactions, "TRANSACTION_TIMEOUT_MS", 50)
     one = made(monkeypatch, producer)
     with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
         await one.publish_and_commit(TransactionBatch(), 10, "meta", 1)

@@ -243,14 +243,11 @@ async def test_the_coordinator_is_asked_before_a_partition_is_fenced_again(monke
 
         async def close(self) -> None: ...
 
-    async def producer(*_: object) -> Producer:
-        return Producer()
-
     async def fetch(*_: object) -> None:
         order.append("asked")
         raise BrokerUnavailableError("in-1: the coordinator of group g does not return the committed offset")
 
-    monkeypatch.setattr(TaskManager, "_producer", producer)
+    monkeypatch.setattr(task_manager, "TransactionalProducer", lambda *_, **__: Producer())
     monkeypatch.setattr(task_manager, "fetch_committed", fetch)
     assert await open_all(tasks, PARTITIONS[1:2]) == {PARTITIONS[1]: "copy-1: hidden"}
     with pytest.raises(BrokerUnavailableError) as caught:

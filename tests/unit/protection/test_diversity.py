@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shoal.protection import diversity
 from shoal.protection.diversity import (
     DISTINCT,
     EQUAL,
