@@ -148,3 +148,13 @@ def test_a_record_that_the_output_encoding_cannot_represent_is_rejected() -> Non
     assert len(block.unchanged_fields) == 2
     with pytest.raises(ConfigError, match=r"csv\.encoding: cp1252 cannot represent .* attributes\.日; .*csv\.output"):
         CsvEncoder(policy_of({**FIELDS, "日": unchanged_field()}, csv={"encoding": "cp1252"}))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bad"),
+    [("utf-8", b"\xff"), ("cp1252", b"\x81"), ("utf-16-le", b"\x00\xd8"), ("utf-16-be", b"\xdc\x00")],
+)
+def test_invalid_bytes_affect_their_own_record_only(encoding: str, bad: bytes) -> None:
+    dialect_policy, good = policy(encoding=encoding), "who,x,n,t\na,1,2,t\n".encode(encoding)
+    text = good + "b,1,2,".encode(encoding) + bad + "\nc,1,2,t\n".encode(encoding)
+    assert read(dialect_policy, text) == [["a", "1", "2", "t"], None, ["c", "1", "2", "t"]]

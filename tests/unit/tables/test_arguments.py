@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +15,7 @@ from shoal.arrays import Int32Vector
 from shoal.errors import ParameterError
 from shoal.protection.diversity import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
 from shoal.tables import ClusterConstraints, ConfidentialAttribute
-from support.diversity_by_definition import value_share
+from support.diversity_by_definition import entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit
 
@@ -136,6 +139,20 @@ def columns_of(labels: Int32Vector, values: list[Any]) -> list[list[Any]]:
     return [[keys[i] for i in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
 
 
+@pytest.mark.parametrize(
+    ("l", "is_diverse"),
+    [
+        *((l, lambda column: len(set(column)) >= 3 and value_share(column) <= 0.5) for l in (3, {"distinct": 3})),  # noqa: E741
+        ({"entropy": 2.2}, lambda column: entropy_of(column) >= math.log(2.2) - 1e-9),
+        ({"recursive": [2, 3]}, lambda column: is_recursive(column, 2, 3)),
+    ],
+)
+def test_every_cluster_is_l_diverse(l: Any, is_diverse: Callable[[list[Any]], bool]) -> None:  # noqa: E741
+    labels = microaggregate(TABLE, 4, "auto", confidential=np.array(WORDS, object), l=l)
+    assert labels.max() > 2
+    assert all(is_diverse(column) for column in columns_of(labels, WORDS))
+
+
 def test_spellings_of_a_number_are_one_value_and_several_attributes_keep_the_largest_share() -> None:
     labels = microaggregate(TABLE, 4, confidential=np.array(PAYS, object), l=3, max_value_share=1)
     assert {len(set(map(float, column))) for column in columns_of(labels, PAYS)} == {3}
@@ -143,6 +160,17 @@ def test_spellings_of_a_number_are_one_value_and_several_attributes_keep_the_lar
     labels = microaggregate(TABLE, 4, confidential=both, max_value_share=0.7)
     for values in (WORDS, list(map(float, PAYS))):
         assert max(value_share(column) for column in columns_of(labels, values)) <= 0.7 + 1e-9
+
+
+@pytest.mark.parametrize("reference", [None, {1: 0.5, 2.5: 0.25, 4: 0.25}])
+def test_every_cluster_is_t_close(reference: dict[Any, float] | None) -> None:
+    labels = microaggregate(TABLE, 4, "auto", confidential=np.array(PAYS, object), t=0.3, reference=reference)
+    assert labels.max() > 3
+    pays = [float(pay) for pay in PAYS]
+    whole = reference or {pay: count / 90 for pay, count in Counter(pays).items()}
+    for column in columns_of(labels, pays):
+        gaps = [column.count(pay) / len(column) - whole[pay] for pay in sorted(whole)]
+        assert sum(abs(sum(gaps[: i + 1])) for i in range(3)) / 2 <= 0.3 + 1e-9
 
 
 @pytest.mark.parametrize(
