@@ -1,4 +1,4 @@
-"""`shoal run`: the service, from Kafka topic to Kafka topic; and the options of its HTTP port.
+"""`shoal run`: the service, from Kafka topic to Kafka topic.
 
 A worker collects cyclic garbage once a second. By default Python collects after 700 allocations of containers, and
 every poll of a consumer allocates thousands. What is loaded at the start (modules, compiled kernels) is then examined
@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NoReturn
 
-from shoal.cli.options import add_option, add_secret
-from shoal.health_check import DEFAULT_ADDRESS
+from shoal.cli.http_options import add_http_options, http_access
+from shoal.cli.options import add_option
 from shoal.kafka import StartOptions, Worker, check_files
 from shoal.observability import (
     Health,
@@ -26,11 +26,12 @@ from shoal.observability import (
     log_totals,
     logger,
 )
-from shoal.observability.http import HttpAccess, serve
+from shoal.observability.http import serve
+from shoal.observability.http_access import HttpAccess
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings, require_no_fault
 
-__all__ = ["COLLECT_S", "add_arguments", "add_http_options", "execute", "http_access", "spaced_collections"]
+__all__ = ["COLLECT_S", "add_arguments", "execute", "spaced_collections"]
 
 ALLOCATIONS = 50_000
 """Containers allocated and not freed, after which Python collects without being asked."""
@@ -52,36 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--skip-to-end",
         action="store_true",
         help="where a partition may not begin otherwise: begin at its end and count the skipped offsets",
-    )
-
-
-def add_http_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the address, TLS and token of the HTTP port, which `shoal check` examines."""
-    address = "address of metrics and probes"
-    add_option(parser, "--http", "SHOAL_HTTP", default=DEFAULT_ADDRESS, metavar="HOST:PORT", meaning=address)
-    files = (
-        ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
-        ("--http-keyfile", "private key of this certificate (PEM)"),
-        ("--http-key-password-file", "file with the password of this key, if it is encrypted"),
-        ("--http-token-file", "file with the bearer token that metrics and page require; the probes require none"),
-    )
-    for flag, meaning in files:
-        variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
-        add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
-    password = "the password of this key itself, in place of its file"  # noqa: S105 - a help text
-    add_secret(parser, "http_key_password", "SHOAL_HTTP_KEY_PASSWORD", meaning=password)
-    add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
-
-
-def http_access(options: argparse.Namespace) -> HttpAccess:
-    """Return what the options say."""
-    return HttpAccess(
-        certfile=options.http_certfile,
-        keyfile=options.http_keyfile,
-        key_password_file=options.http_key_password_file,
-        key_password=options.http_key_password,
-        token_file=options.http_token_file,
-        token=options.http_token,
     )
 
 

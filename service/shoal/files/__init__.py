@@ -8,10 +8,9 @@ from shoal.files.batch import parse_algorithm_options, run_batch
 from shoal.files.files import Files, refuse_overwriting, write_text
 from shoal.files.pipe import run_pipe
 from shoal.files.run import BackgroundRunner, LossReport, RunReport, elapsed_time
-from shoal.files.sample import MOST_RECORDS, choose_attribute, run_reference, run_sample
+from shoal.files.sample import choose_attribute, run_reference, run_sample
 
 __all__ = [
-    "MOST_RECORDS",
     "BackgroundRunner",
     "Files",
     "LossReport",
