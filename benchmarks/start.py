@@ -1,4 +1,4 @@
-"""Starts: of single commands, of kernels from an empty cache for each rule, and until the first record of `shoal run`."""
+"""Starts: of commands, of kernels from an empty cache for each rule, and until the first record of `shoal run`."""
 
 from __future__ import annotations
 
@@ -96,15 +96,17 @@ def commands_part() -> Part:
     unit_s = command_s([sys.executable, "-c", "import numpy"])
     times = {name: command_s(command) for name, (command, _) in COMMANDS.items()}
     limits = [Limit(f"{name}, s", times[name], round(most * unit_s, 3), True) for name, (_, most) in COMMANDS.items()]
+
+    def row(name: str, limit_s: float) -> str:
+        holds = "yes" if times[name] <= limit_s else "no"
+        return f"| `{name}` | {times[name]:.2f} | {limit_s:.2f} | {holds} |"
+
     lines = [
-        f"Processor time of commands of the quick start (medians of {WARM_STARTS}). `import numpy` takes {unit_s:.2f} s.",
+        f"Processor time of commands of the quick start, median of {WARM_STARTS}; `import numpy` takes {unit_s:.2f} s.",
         "",
         "| command | s | limit, s | holds |",
         "|---|---|---|---|",
-        *(
-            f"| `{name}` | {times[name]:.2f} | {most * unit_s:.2f} | {'yes' if times[name] <= most * unit_s else 'no'} |"
-            for name, (_, most) in COMMANDS.items()
-        ),
+        *(row(name, most * unit_s) for name, (_, most) in COMMANDS.items()),
         "",
     ]
     return Part(lines, limits)
@@ -157,7 +159,7 @@ def start_part(bootstrap: str) -> Part:
     """Measure, and return the lines about starts."""
     commands = commands_part()
     print("\n".join(commands.lines), file=sys.stderr, flush=True)
-    rules = {}
+    rules, version_s = {}, command_s([SHOAL, "--version"])
     for rule in LIMITS_S:
         rules[rule] = first_cluster(rule)
         print(f"start: {rule} {rules[rule].cold_s:.1f} s", file=sys.stderr, flush=True)
@@ -178,7 +180,7 @@ def start_part(bootstrap: str) -> Part:
             for rule, one in rules.items()
         ),
         "",
-        f"`shoal --version`: {command_s([SHOAL, '--version']):.2f} s of processor time. `shoal run` on {PARTITIONS} partitions, until a",
+        f"`shoal --version`: {version_s:.2f} s of processor time. `shoal run` on {PARTITIONS} partitions, until a",
         f"record can be read: {cold.clock_s:.1f} s by the clock and {cold.cpu_s:.1f} s of processor time from an empty",
         f"cache, {warm_clock_s:.1f} s and {warm_cpu_s:.1f} s with it (medians of {len(warm)}).",
         "",

@@ -6,11 +6,11 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from shoal.cli.http_options import add_http_options, http_access
+from shoal.cli.options import add_http_options
 from shoal.errors import ConfigError
 from shoal.formats import streamed_formats
 from shoal.observability import certificate_warning, escape_control_characters, logger
-from shoal.observability.http_access import parse_address
+from shoal.observability.http_access import HttpAccess, parse_address
 from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
@@ -93,7 +93,7 @@ def _check_kafka_files(policy: Policy, settings: KafkaSection) -> list[str]:
 
 def _advise_on_http(options: argparse.Namespace) -> Iterator[str]:
     """Yield a sentence for each setting of the HTTP port that `shoal run` refuses or warns of."""
-    access = http_access(options)
+    access = HttpAccess.of(options)
     try:
         parse_address(options.http)
         access.certificate()

@@ -15,8 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NoReturn
 
-from shoal.cli.http_options import add_http_options, http_access
-from shoal.cli.options import add_option
+from shoal.cli.options import add_http_options, add_option
 from shoal.kafka import StartOptions, Worker, check_files
 from shoal.observability import (
     Health,
@@ -63,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
     require_no_fault(policy, check_files(settings))
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    asyncio.run(_serve(policy, settings, start, options.http, http_access(options)))
+    asyncio.run(_serve(policy, settings, start, options.http, HttpAccess.of(options)))
     return 0
 
 
@@ -82,7 +81,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ad
         port = await stack.enter_async_context(serve(address, metrics, health, access))
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         compiler = stack.enter_context(KernelCompiler(policy, logger("cli"), patience_s=0.0))
-        compiling = asyncio.create_task(_compile(compiler, stack))
+        compiling = asyncio.create_task(_compile(compiler, stack, health))
         try:
             await worker.run()
         finally:
@@ -91,8 +90,12 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ad
     log_totals(logger("cli"), metrics, policy.value_limits)
 
 
-async def _compile(compiler: KernelCompiler, stack: AsyncExitStack) -> None:
-    """Change to compiled kernels; then collect garbage at intervals until the stack is closed."""
+async def _compile(compiler: KernelCompiler, stack: AsyncExitStack, health: Health) -> None:
+    """Change to compiled kernels; then collect garbage at intervals until the stack is closed.
+
+    Nothing is compiled before the brokers and the progress of the partitions have let the worker begin.
+    """
+    await health.accepted()
     await compiler.finish()
     await stack.enter_async_context(spaced_collections())
 

@@ -81,7 +81,7 @@ def run_reference(
     """
     file_format = Files(source, source_format=source_format).input_format()
     sample, refusals = ReferenceSample(policy, attribute), RefusalCounter()
-    with open_input(source) as file:
+    with open_input(source) as file, open_output(target) as output:
         opened = open_source(file, file_format, policy, JsonEncoder(policy), source, with_columns=True)
         count = 0
         with reading_bar(source, opened.unit, file) as advance:
@@ -91,9 +91,8 @@ def run_reference(
                 sample.add(block)
                 count += len(records)
                 advance(len(records))
-    with elapsed_time("smoothing"):
-        reference = sample.smooth()
-    with open_output(target) as output:
+        with elapsed_time("smoothing"):
+            reference = sample.smooth()
         output.write(_encode(reference).encode())
     log = logger("reference")
     if refusals.total:

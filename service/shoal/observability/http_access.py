@@ -5,11 +5,13 @@ It is apart from the server, because `shoal check` examines these options and se
 
 from __future__ import annotations
 
+import argparse
 import hmac
 import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from shoal.errors import ConfigError
 from shoal.observability.logs import logger
@@ -58,6 +60,18 @@ class HttpAccess:
     token_file: str | None = None
     token: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Self:
+        """Return what the options of a command say."""
+        return cls(
+            certfile=options.http_certfile,
+            keyfile=options.http_keyfile,
+            key_password_file=options.http_key_password_file,
+            key_password=options.http_key_password,
+            token_file=options.http_token_file,
+            token=options.http_token,
+        )
 
     def certificate(self) -> ServerCertificate | None:
         """Return the certificate; None for plain HTTP. ConfigError, with the option and the remedy, if unusable."""
