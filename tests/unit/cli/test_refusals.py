@@ -23,7 +23,7 @@ ATTRIBUTES: dict[str, Any] = {
     "shop": {"role": "quasi_identifier", "scale": "nominal"},
     "ill": {"role": "confidential", "type": "string"},
 }
-POLICIES = {
+POLICIES: dict[str, dict[str, Any]] = {
     "stream": {"privacy": {"k": 2}, "stream": {"delta": 4}},
     "ordered": {"privacy": {"k": 2}, "stream": {"delta": 4, "release": "ordered"}},
     "table": {"privacy": {"k": 2}},
