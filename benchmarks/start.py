@@ -1,4 +1,4 @@
-"""Cold and warm starts: compiling kernels for each rule, `shoal --version`, and the first record of `shoal run`."""
+"""Starts: of commands, of kernels from an empty cache for each rule, and until the first record of `shoal run`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ LIMIT_MB = 8.0
 RECORDS, WARM_STARTS, PATIENCE_S = 2000, 5, 300.0
 
 SHOAL = str(Path(sys.executable).with_name("shoal"))
+
+QUICK_START = Path(__file__).parents[1] / "docs" / "quickstart"
+POLICY = str(QUICK_START / "policy.yaml")
+COMMANDS = {
+    "shoal --help": ([SHOAL, "--help"], 1.5),
+    "import shoal": ([sys.executable, "-c", "import shoal"], 2.5),
+    "shoal check": ([SHOAL, "check", POLICY], 5.0),
+    "shoal pipe": ([SHOAL, "pipe", POLICY, "-i", str(QUICK_START / "visits.csv"), "--format", "csv"], 10.0),
+}
+"""Commands of the quick start, and the most that each may take, in times of `import numpy`."""
 
 FIRST_CLUSTER = """
 import sys, time
@@ -70,15 +80,36 @@ def first_cluster(rule: str) -> FirstCluster:
     return FirstCluster(cold, warm, len(sizes), sum(sizes) / 1e6)
 
 
-def version_s() -> float:
-    """Return the processor time of `shoal --version` (s), the median of some runs."""
+def command_s(command: list[str]) -> float:
+    """Return the processor time of a command (s), the median of some runs."""
     found = []
     for _ in range(WARM_STARTS):
         before = os.times()
-        subprocess.run([SHOAL, "--version"], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         after = os.times()
         found.append(after.children_user + after.children_system - before.children_user - before.children_system)
     return median(found)
+
+
+def commands_part() -> Part:
+    """Measure the commands of the quick start."""
+    unit_s = command_s([sys.executable, "-c", "import numpy"])
+    times = {name: command_s(command) for name, (command, _) in COMMANDS.items()}
+    limits = [Limit(f"{name}, s", times[name], round(most * unit_s, 3), True) for name, (_, most) in COMMANDS.items()]
+
+    def row(name: str, limit_s: float) -> str:
+        holds = "yes" if times[name] <= limit_s else "no"
+        return f"| `{name}` | {times[name]:.2f} | {limit_s:.2f} | {holds} |"
+
+    lines = [
+        f"Processor time of commands of the quick start, median of {WARM_STARTS}; `import numpy` takes {unit_s:.2f} s.",
+        "",
+        "| command | s | limit, s | holds |",
+        "|---|---|---|---|",
+        *(row(name, most * unit_s) for name, (_, most) in COMMANDS.items()),
+        "",
+    ]
+    return Part(lines, limits)
 
 
 def processor_time_s(pid: int) -> float:
@@ -126,7 +157,9 @@ async def _first_record(bootstrap: str, policy: Path, target: str, cache: Path) 
 
 def start_part(bootstrap: str) -> Part:
     """Measure, and return the lines about starts."""
-    rules = {}
+    commands = commands_part()
+    print("\n".join(commands.lines), file=sys.stderr, flush=True)
+    rules, version_s = {}, command_s([SHOAL, "--version"])
     for rule in LIMITS_S:
         rules[rule] = first_cluster(rule)
         print(f"start: {rule} {rules[rule].cold_s:.1f} s", file=sys.stderr, flush=True)
@@ -135,6 +168,7 @@ def start_part(bootstrap: str) -> Part:
     lines = [
         "## Start",
         "",
+        *commands.lines,
         "Processor time from the import to the first clusters of `StreamAggregator` (k = 5, δ = 100, 4 attributes),",
         "in a new interpreter, from an empty cache of compiled kernels and then with it; and what the cache holds.",
         "",
@@ -146,11 +180,11 @@ def start_part(bootstrap: str) -> Part:
             for rule, one in rules.items()
         ),
         "",
-        f"`shoal --version`: {version_s():.2f} s of processor time. `shoal run` on {PARTITIONS} partitions, until a",
+        f"`shoal --version`: {version_s:.2f} s of processor time. `shoal run` on {PARTITIONS} partitions, until a",
         f"record can be read: {cold.clock_s:.1f} s by the clock and {cold.cpu_s:.1f} s of processor time from an empty",
         f"cache, {warm_clock_s:.1f} s and {warm_cpu_s:.1f} s with it (medians of {len(warm)}).",
         "",
     ]
     limits = [Limit(f"first cluster, {rule}, s", one.cold_s, LIMITS_S[rule], True) for rule, one in rules.items()]
     largest = max(one.megabytes for one in rules.values())
-    return Part(lines, [*limits, Limit("cache of kernels, MB", largest, LIMIT_MB, at_most=True)])
+    return Part(lines, [*commands.limits, *limits, Limit("cache of kernels, MB", largest, LIMIT_MB, at_most=True)])

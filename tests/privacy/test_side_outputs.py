@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from shoal import cli
 from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.observability import Health, Metrics, escape_control_characters
-from shoal.observability.http import HttpAccess, serve
+from shoal.observability.http import serve
+from shoal.observability.http_access import HttpAccess
 from shoal.streams import PartitionPipeline
 from support.attack_results import impossible, measured
 from support.making import policy_of, quasi

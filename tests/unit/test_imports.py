@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.unit
 
+QUICK_START = Path(__file__).parents[2] / "docs" / "quickstart"
 LOADED = (
     "import json, sys; "
     "print(json.dumps([name for name in sys.modules if '.' not in name or name.startswith('shoal.')]))"
@@ -40,16 +42,28 @@ def test_the_package_shows_its_functions_and_modules_before_they_are_loaded() ->
     loaded_after(program)
 
 
-def test_a_worker_loads_no_other_command() -> None:
-    loaded = loaded_after("from shoal.cli.command_line import build_parser; build_parser(['run'])")
-    assert {"shoal.cli.run", "shoal.kafka", "numba"} <= loaded
-    assert not loaded & {"shoal.audit", "shoal.cli.batch", "shoal.stage", "pyarrow", "highspy", "faust"}
+@pytest.mark.parametrize(
+    ("command", "needed", "not_needed"),
+    [
+        (["--help"], set(), {"numpy", "pydantic", "structlog", "shoal.policy", "shoal.observability"}),
+        (["check"], {"shoal.cli.check", "shoal.policy"}, {"shoal.files", "shoal.kafka", "shoal.streams"}),
+        (["pipe"], {"shoal.cli.pipe", "shoal.files"}, {"shoal.kafka", "cryptography"}),
+        (["run"], {"shoal.cli.run", "shoal.kafka", "aiohttp"}, {"shoal.audit", "shoal.cli.batch", "shoal.stage"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_command_loads_what_it_needs(command: list[str], needed: set[str], not_needed: set[str]) -> None:
+    loaded = loaded_after(f"from shoal.cli.command_line import build_parser; build_parser({command})")
+    assert needed <= loaded
+    servers = set() if "run" in command else {"aiohttp", "aiokafka"}
+    assert not loaded & {"numba", "pyarrow", "highspy", "faust", *servers, *not_needed}
 
 
-def test_a_pipe_loads_no_server_and_no_client() -> None:
-    loaded = loaded_after("from shoal.cli.command_line import build_parser; build_parser(['pipe'])")
-    assert {"shoal.cli.pipe", "shoal.files", "numba"} <= loaded
-    assert not loaded & {"aiohttp", "aiokafka", "cryptography", "faust", "shoal.kafka"}
+@pytest.mark.parametrize("options", [["check"], ["pipe", "-i", str(QUICK_START / "visits.csv"), "--format", "csv"]])
+def test_a_command_of_the_quick_start_loads_no_compiler_and_no_client(options: list[str]) -> None:
+    arguments = [options[0], str(QUICK_START / "policy.yaml"), *options[1:]]
+    loaded = loaded_after(f"from shoal.cli import main; assert main({arguments}) == 0")
+    assert not loaded & {"numba", "aiohttp", "aiokafka", "shoal.kafka", "shoal.audit"}
 
 
 def test_the_version_loads_nothing_and_is_that_of_the_parser() -> None:

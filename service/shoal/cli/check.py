@@ -6,19 +6,18 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from shoal.cli.release import counts_text
-from shoal.cli.run import add_http_options, http_access
+from shoal.cli.options import add_http_options
 from shoal.errors import ConfigError
-from shoal.files import MOST_RECORDS, run_sample
 from shoal.formats import streamed_formats
-from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
 from shoal.observability import certificate_warning, escape_control_characters, logger
-from shoal.observability.http import parse_address
+from shoal.observability.http_access import HttpAccess, parse_address
 from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
 
 __all__ = ["add_arguments", "execute"]
+
+SAMPLE_RECORDS = 20_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-i",
         "--input",
         metavar="FILE",
-        help=f"anonymize up to {MOST_RECORDS:,} records of this file in memory, and print what is lost of each "
+        help=f"anonymize up to {SAMPLE_RECORDS:,} records of this file in memory, and print what is lost of each "
         "quasi-identifier; .csv, .jsonl, or without a stream .parquet; - is standard input",
     )
     formats = [one.name for one in streamed_formats()]
@@ -42,45 +41,59 @@ def execute(options: argparse.Namespace) -> int:
     of records, print what the policy loses of it.
     """
     policy = Policy.load(options.policy)
-    check_policy(policy, options.policy)
+    of_kafka: list[str] = []
+    if policy.kafka is not None:
+        from shoal.kafka import check_policy  # noqa: PLC0415 - slow, and not every policy is for Kafka
+
+        check_policy(policy, options.policy)
     settings = kafka_settings(policy, required=(), has_secrets=False)
-    unread = _check_files(policy, settings)
+    if settings.model_fields_set:
+        of_kafka = _check_kafka_files(policy, settings)
     kafka = {"kafka": shown_settings(settings)} if settings.model_fields_set else {}
     resolved = policy.resolved() | kafka | {"fingerprint": policy.fingerprint}
     if explained := explain(policy):
         resolved["chosen"] = explained
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
-    of_files = (*unread, *_advise_on_kafka_files(settings), *_advise_on_http(options))
-    for advice in (*advise(policy), *_advise_on_missing(settings), *of_files):
+    for advice in (*advise(policy), *_advise_on_missing(settings), *of_kafka, *_advise_on_http(options)):
         if advice:
             logger("cli").warning(escape_control_characters(advice))
     if options.input is not None:
-        report = run_sample(policy, options.input, options.format)
-        lines = [f"sample: {counts_text(report)}", *report.loss.lines()]
-        if policy.stream is not None and report.records_in <= policy.stream.delta:
-            lines.append(f"the sample has no more records than delta {policy.stream.delta}: a longer one tells more")
-        print(escape_control_characters("\n".join(lines)))
+        _print_sample(policy, options)
     return 0
 
 
-def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:
-    """Return a sentence for each file that cannot be read here: `shoal run` may run elsewhere, as another user."""
+def _print_sample(policy: Policy, options: argparse.Namespace) -> None:
+    """Anonymize a sample in memory, and print what the policy loses of it."""
+    from shoal.cli.release import counts_text  # noqa: PLC0415 - slow: it clusters
+    from shoal.files import run_sample  # noqa: PLC0415 - as above
+
+    report = run_sample(policy, options.input, options.format, SAMPLE_RECORDS)
+    lines = [f"sample: {counts_text(report)}", *report.loss.lines()]
+    if policy.stream is not None and report.records_in <= policy.stream.delta:
+        lines.append(f"the sample has no more records than delta {policy.stream.delta}: a longer one tells more")
+    print(escape_control_characters("\n".join(lines)))
+
+
+def _check_kafka_files(policy: Policy, settings: KafkaSection) -> list[str]:
+    """Refuse unusable files of the settings; return advice on the others.
+
+    A file that cannot be read here is no fault: `shoal run` may run elsewhere, as another user. Advice is on that, on
+    certificates that are not valid much longer, and on secrets that are not secret.
+    """
+    from shoal.kafka import certificate_files, check_files, open_secret_files  # noqa: PLC0415 - slow
+
     found = list(check_files(settings, has_secrets=False))
     require_no_fault(policy, (fault for fault in found if not fault.is_unread))
-    return [f"kafka.{fault.field}: {fault.message}; shoal run needs it where it runs" for fault in found]
-
-
-def _advise_on_kafka_files(settings: KafkaSection) -> Iterator[str]:
-    """Yield a sentence for each certificate that is not valid much longer, and for each secret that is not secret."""
-    for certificate, path in certificate_files(settings).items():
-        yield certificate_warning(certificate, path)
-    for field in open_secret_files(settings):
-        yield f"kafka.{field}: {OPEN_TO_OTHERS}"
+    return [
+        *(f"kafka.{fault.field}: {fault.message}; shoal run needs it where it runs" for fault in found),
+        *(certificate_warning(certificate, path) for certificate, path in certificate_files(settings).items()),
+        *(f"kafka.{field}: {OPEN_TO_OTHERS}" for field in open_secret_files(settings)),
+    ]
 
 
 def _advise_on_http(options: argparse.Namespace) -> Iterator[str]:
     """Yield a sentence for each setting of the HTTP port that `shoal run` refuses or warns of."""
-    access = http_access(options)
+    access = HttpAccess.of(options)
     try:
         parse_address(options.http)
         access.certificate()

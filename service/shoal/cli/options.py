@@ -16,10 +16,12 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from shoal.errors import ParameterError
+from shoal.health_check import DEFAULT_ADDRESS
 
 __all__ = [
     "VARIABLES",
     "OptionVariable",
+    "add_http_options",
     "add_option",
     "add_secret",
     "check_variables",
@@ -81,6 +83,24 @@ def add_secret(parser: argparse.ArgumentParser, dest: str, variable: str, *, mea
     """Declare a setting that only the environment gives: other users of a machine can read command lines."""
     declared = OptionVariable(variable, "", dest, None, None, meaning)
     parser.set_defaults(**{dest: None}, variables=(*option_variables(parser), declared))
+
+
+def add_http_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the address, TLS and token of the HTTP port."""
+    address = "address of metrics and probes"
+    add_option(parser, "--http", "SHOAL_HTTP", default=DEFAULT_ADDRESS, metavar="HOST:PORT", meaning=address)
+    files = (
+        ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
+        ("--http-keyfile", "private key of this certificate (PEM)"),
+        ("--http-key-password-file", "file with the password of this key, if it is encrypted"),
+        ("--http-token-file", "file with the bearer token that metrics and page require; the probes require none"),
+    )
+    for flag, meaning in files:
+        variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
+        add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
+    password = "the password of this key itself, in place of its file"  # noqa: S105 - a help text
+    add_secret(parser, "http_key_password", "SHOAL_HTTP_KEY_PASSWORD", meaning=password)
+    add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
 
 
 def option_variables(parser: argparse.ArgumentParser) -> tuple[OptionVariable, ...]:

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from shoal.errors import InputError
-from shoal.files import refuse_overwriting, write_text
+from shoal.files import open_output, refuse_overwriting
 from shoal.kafka import check_files, export_progress, import_progress, report_progress
 from shoal.policy import Policy
 from shoal.settings import kafka_settings, require_no_fault
@@ -34,7 +34,8 @@ def execute(options: argparse.Namespace) -> int:
     require_no_fault(policy, check_files(settings))
     if options.export_to is not None:
         refuse_overwriting([options.export_to], options.policy, settings.metadata_key_file)
-        write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n", private=True)
+        with open_output(options.export_to, private=True) as file:
+            file.write(asyncio.run(export_progress(settings)).encode() + b"\n")
     elif options.import_from is not None:
         imported = asyncio.run(import_progress(_read(options.import_from), policy, settings))
         # With one input, the partitions alone.

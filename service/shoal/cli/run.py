@@ -1,4 +1,4 @@
-"""`shoal run`: the service, from Kafka topic to Kafka topic; and the options of its HTTP port.
+"""`shoal run`: the service, from Kafka topic to Kafka topic.
 
 A worker collects cyclic garbage once a second. By default Python collects after 700 allocations of containers, and
 every poll of a consumer allocates thousands. What is loaded at the start (modules, compiled kernels) is then examined
@@ -15,8 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NoReturn
 
-from shoal.cli.options import add_option, add_secret
-from shoal.health_check import DEFAULT_ADDRESS
+from shoal.cli.options import add_http_options, add_option
 from shoal.kafka import StartOptions, Worker, check_files
 from shoal.observability import (
     Health,
@@ -26,11 +25,12 @@ from shoal.observability import (
     log_totals,
     logger,
 )
-from shoal.observability.http import HttpAccess, serve
+from shoal.observability.http import serve
+from shoal.observability.http_access import HttpAccess
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings, require_no_fault
 
-__all__ = ["COLLECT_S", "add_arguments", "add_http_options", "execute", "http_access", "spaced_collections"]
+__all__ = ["COLLECT_S", "add_arguments", "execute", "spaced_collections"]
 
 ALLOCATIONS = 50_000
 """Containers allocated and not freed, after which Python collects without being asked."""
@@ -55,36 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_http_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the address, TLS and token of the HTTP port, which `shoal check` examines."""
-    address = "address of metrics and probes"
-    add_option(parser, "--http", "SHOAL_HTTP", default=DEFAULT_ADDRESS, metavar="HOST:PORT", meaning=address)
-    files = (
-        ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
-        ("--http-keyfile", "private key of this certificate (PEM)"),
-        ("--http-key-password-file", "file with the password of this key, if it is encrypted"),
-        ("--http-token-file", "file with the bearer token that metrics and page require; the probes require none"),
-    )
-    for flag, meaning in files:
-        variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
-        add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
-    password = "the password of this key itself, in place of its file"  # noqa: S105 - a help text
-    add_secret(parser, "http_key_password", "SHOAL_HTTP_KEY_PASSWORD", meaning=password)
-    add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
-
-
-def http_access(options: argparse.Namespace) -> HttpAccess:
-    """Return what the options say."""
-    return HttpAccess(
-        certfile=options.http_certfile,
-        keyfile=options.http_keyfile,
-        key_password_file=options.http_key_password_file,
-        key_password=options.http_key_password,
-        token_file=options.http_token_file,
-        token=options.http_token,
-    )
-
-
 def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
@@ -92,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
     require_no_fault(policy, check_files(settings))
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    asyncio.run(_serve(policy, settings, start, options.http, http_access(options)))
+    asyncio.run(_serve(policy, settings, start, options.http, HttpAccess.of(options)))
     return 0
 
 
@@ -111,7 +81,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ad
         port = await stack.enter_async_context(serve(address, metrics, health, access))
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         compiler = stack.enter_context(KernelCompiler(policy, logger("cli"), patience_s=0.0))
-        compiling = asyncio.create_task(_compile(compiler, stack))
+        compiling = asyncio.create_task(_compile(compiler, stack, health))
         try:
             await worker.run()
         finally:
@@ -120,8 +90,12 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ad
     log_totals(logger("cli"), metrics, policy.value_limits)
 
 
-async def _compile(compiler: KernelCompiler, stack: AsyncExitStack) -> None:
-    """Change to compiled kernels; then collect garbage at intervals until the stack is closed."""
+async def _compile(compiler: KernelCompiler, stack: AsyncExitStack, health: Health) -> None:
+    """Change to compiled kernels; then collect garbage at intervals until the stack is closed.
+
+    Nothing is compiled before the brokers and the progress of the partitions have let the worker begin.
+    """
+    await health.accepted()
     await compiler.finish()
     await stack.enter_async_context(spaced_collections())
 

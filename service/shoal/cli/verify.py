@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import ExitStack
 
 from shoal.audit import verify
 from shoal.cli.release import add_format_arguments
 from shoal.errors import InputError
-from shoal.files import elapsed_time, refuse_overwriting, write_text
+from shoal.files import elapsed_time, open_output, refuse_overwriting
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
@@ -58,29 +59,31 @@ def execute(options: argparse.Namespace) -> int:
     given = (options.policy, options.original, options.released, *(file for _, file in options.taxonomy))
     refuse_overwriting([options.json], *given, options.evidence, options.summary, options.quarantine)
     policy = Policy.load(options.policy, dict(options.taxonomy))
-    with elapsed_time("verifying"):
-        verdict = verify(
-            policy,
-            original=options.original,
-            released=options.released,
-            evidence=options.evidence,
-            summary=options.summary,
-            quarantine=options.quarantine,
-            partial=options.partial,
-            table=True if options.table else None,
-            strict=options.strict,
-            form=options.format,
-            released_form=options.output_format,
-            is_export=True if options.topic else None,
-            input_topic=options.input_topic,
-        )
-    if options.taxonomy and any(check.name == "policy" and check.status == "broken" for check in verdict.checks):
-        raise InputError(
-            "evidence or summary name another policy than the one with the taxonomies of --taxonomy: give the files "
-            "under which the release was made"
-        )
-    if options.json is not None:
-        write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
+    with ExitStack() as stack:
+        file = None if options.json is None else stack.enter_context(open_output(options.json))
+        with elapsed_time("verifying"):
+            verdict = verify(
+                policy,
+                original=options.original,
+                released=options.released,
+                evidence=options.evidence,
+                summary=options.summary,
+                quarantine=options.quarantine,
+                partial=options.partial,
+                table=True if options.table else None,
+                strict=options.strict,
+                form=options.format,
+                released_form=options.output_format,
+                is_export=True if options.topic else None,
+                input_topic=options.input_topic,
+            )
+        if options.taxonomy and any(check.name == "policy" and check.status == "broken" for check in verdict.checks):
+            raise InputError(
+                "evidence or summary name another policy than the one with the taxonomies of --taxonomy: give the "
+                "files under which the release was made"
+            )
+        if file is not None:
+            file.write(json.dumps(verdict.as_dict(), indent=2).encode() + b"\n")
     print(escape_control_characters(verdict.text()))
     return verdict.exit_code
 

@@ -5,24 +5,23 @@ If asked, they write evidence, references to suppressed records and a summary. `
 """
 
 from shoal.files.batch import parse_algorithm_options, run_batch
-from shoal.files.files import Files, refuse_overwriting, write_text
+from shoal.files.files import Files, open_output, refuse_overwriting
 from shoal.files.pipe import run_pipe
 from shoal.files.run import BackgroundRunner, LossReport, RunReport, elapsed_time
-from shoal.files.sample import MOST_RECORDS, choose_attribute, run_reference, run_sample
+from shoal.files.sample import choose_attribute, run_reference, run_sample
 
 __all__ = [
-    "MOST_RECORDS",
     "BackgroundRunner",
     "Files",
     "LossReport",
     "RunReport",
     "choose_attribute",
     "elapsed_time",
+    "open_output",
     "parse_algorithm_options",
     "refuse_overwriting",
     "run_batch",
     "run_pipe",
     "run_reference",
     "run_sample",
-    "write_text",
 ]

@@ -32,6 +32,7 @@ from shoal.tables import (
     Parameter,
     TablePipeline,
     TableRelease,
+    check_algorithm,
     check_parameters,
     default_budget,
     parameters_of,
@@ -65,21 +66,23 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
     started = time.monotonic()
     if keep_order and not policy.keep_order:
         raise ConfigError(KEEP_ORDER_REFUSED)
+    if spec.blocks and files.evidence is not None:
+        raise ConfigError("--evidence: blocks have no clusters of whole records; remove it, or --param blocks")
+    check_algorithm(policy, spec)
     source_format, target_format = files.formats()
     encoder = target_format.encoder(policy)
     with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
-        compilation = stack.enter_context(CompilationNotice(logger("batch"), TABLE_COMPILE_S))
         file = stack.enter_context(open_input(files.source))
-        source = open_source(file, source_format, policy, encoder, files.source, with_columns=True)
         target = outputs.open(files.target)
         optional = (files.evidence, files.quarantine, files.summary)
         evidence, quarantine, summary = (
             None if name is None else outputs.open(name, private=True) for name in optional
         )
+        source = open_source(file, source_format, policy, encoder, files.source, with_columns=True)
         table = TablePipeline(policy, encoder)
         quarantined, dropped = _read(table, source, file, files.source, policy)
-        with elapsed_time("clustering"):
-            release = background.run(lambda: _release(table, policy.k, spec, files, keep_order=keep_order))
+        with CompilationNotice(logger("batch"), TABLE_COMPILE_S) as compilation, elapsed_time("clustering"):
+            release = background.run(lambda: _release(table, policy.k, spec, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
         if evidence is not None:
             evidence.write(encode_evidence(enumerate(release.clusters()), policy.fingerprint))
@@ -160,10 +163,8 @@ def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
     return all(fault.reason in NO_RECORD or (fault.reason in missing and fault.field in clustered) for fault in faults)
 
 
-def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, files: Files, *, keep_order: bool) -> TableRelease:
+def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, *, keep_order: bool) -> TableRelease:
     """Release the table, and log warnings about the result."""
-    if spec.blocks and files.evidence is not None:
-        raise ConfigError("--evidence: blocks have no clusters of whole records; remove it, or --param blocks")
     release = table.release(spec, keep_order=keep_order)
     log, summary = logger("batch"), release.summary
     if "jointly_k_anonymous" in summary:

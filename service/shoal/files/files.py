@@ -175,30 +175,34 @@ def open_output(path: str, *, private: bool = False) -> Iterator[RowSink]:
 
 @contextmanager
 def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
-    """Open an output to append to under its final name; InputError if it is not empty: a second run repeats."""
+    """Open an output to which chunks are appended under its final name; or standard output.
+
+    InputError if the file cannot be written, or is not empty: a second run would release the same records again. A new
+    file to which nothing was written is removed if the context ends with an exception.
+    """
     target = Path(path)
     if path == PIPE or (target.exists() and not target.is_file()):
         with open_output(path) as sink:
             yield sink
         return
-    if target.exists() and target.stat().st_size:
+    is_new = not target.exists()
+    if not is_new and target.stat().st_size:
         raise InputError(f"{path}: is not empty, and a followed source is read from its start; use a new file")
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600 if private else 0o666)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     with os.fdopen(descriptor, "wb", buffering=0) as file:
-        yield UnbufferedOutput(file, path)
+        try:
+            yield UnbufferedOutput(file, path)
+        except BaseException:
+            if is_new and not os.fstat(file.fileno()).st_size:
+                target.unlink(missing_ok=True)
+            raise
         try:
             os.fsync(file.fileno())
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
-
-
-def write_text(path: str, text: str, *, private: bool = False) -> None:
-    """Write a text file as an `AtomicOutputs` file; with ``private`` only the owner may read a new one."""
-    with open_output(path, private=private) as file:
-        file.write(text.encode())
 
 
 @contextmanager

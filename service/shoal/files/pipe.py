@@ -58,16 +58,15 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         else:
             follow = stack.enter_context(open_followed(files.source, stop))
             source = cast("BinaryIO", follow)
-        # The header is read before outputs are opened: an invalid input must not leave an output behind.
-        records: RecordSource | None = None
-        with suppress(StoppedReading):
-            records = open_source(source, source_format, policy, encoder, files.source)
         target = open_output(files.target)
         evidence, quarantine = (
             None if name is None else open_output(name, private=True) for name in (files.evidence, files.quarantine)
         )
         # The summary is private: its sums are exact, and differences of sums reveal values.
         summary = None if files.summary is None else outputs.open(files.summary, private=True)
+        records: RecordSource | None = None
+        with suppress(StoppedReading):
+            records = open_source(source, source_format, policy, encoder, files.source)
         compiler = stack.enter_context(KernelCompiler(policy, logger("pipe")))
         pipeline = PartitionPipeline(policy, encoder)
         writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))

@@ -19,13 +19,11 @@ from shoal.policy import REFERENCE_HEADER, Attribute, Policy
 from shoal.streams import PartitionPipeline, release_strategy
 from shoal.tables import UNITS, AlgorithmSpec, ReferenceSample, SmoothedReference, TablePipeline
 
-MOST_RECORDS = 20_000
-"""Records of a sample."""
 _SLOW = "still anonymizing the sample"
 
 
-def run_sample(policy: Policy, source: str, source_format: str | None) -> RunReport:
-    """Anonymize the first `MOST_RECORDS` records as a stream, or as a table if the policy has no stream section.
+def run_sample(policy: Policy, source: str, source_format: str | None, most: int) -> RunReport:
+    """Anonymize the first ``most`` records as a stream, or as a table if the policy has no stream section.
 
     Invalid records are counted and left out, even of a table. InputError or ConfigError if the file cannot be used or
     no record of a table can be released, GuaranteeError if a decision violates an invariant.
@@ -36,7 +34,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
     log = logger("check")
     with BackgroundRunner() as background, open_input(source) as file:
         opened = open_source(file, file_format, policy, encoder, source, with_columns=not is_stream)
-        records = replace(opened, blocks=_first_records(opened.blocks))
+        records = replace(opened, blocks=_first_records(opened.blocks, most))
         if not is_stream:
             with CompilationNotice(log, TABLE_COMPILE_S), log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
@@ -81,7 +79,7 @@ def run_reference(
     """
     file_format = Files(source, source_format=source_format).input_format()
     sample, refusals = ReferenceSample(policy, attribute), RefusalCounter()
-    with open_input(source) as file:
+    with open_input(source) as file, open_output(target) as output:
         opened = open_source(file, file_format, policy, JsonEncoder(policy), source, with_columns=True)
         count = 0
         with reading_bar(source, opened.unit, file) as advance:
@@ -91,9 +89,8 @@ def run_reference(
                 sample.add(block)
                 count += len(records)
                 advance(len(records))
-    with elapsed_time("smoothing"):
-        reference = sample.smooth()
-    with open_output(target) as output:
+        with elapsed_time("smoothing"):
+            reference = sample.smooth()
         output.write(_encode(reference).encode())
     log = logger("reference")
     if refusals.total:
@@ -109,8 +106,7 @@ def run_reference(
     return reference
 
 
-def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]]) -> Iterator[tuple[Block, Sequence[Any]]]:
-    left = MOST_RECORDS
+def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]], left: int) -> Iterator[tuple[Block, Sequence[Any]]]:
     for block, records in blocks:
         if len(records) > left:
             chosen = int((block.index < left).sum())

@@ -2,11 +2,12 @@
 
 All metrics are declared in `Metrics`. `Health` answers the probes, `http.serve` serves both over HTTP; it is not loaded
 with this package, because most commands have no port. `set_up_logs` sends every log line of the process to standard
-error, without attribute values.
+error, without attribute values. Every command has logs; the other modules are loaded when a name of them is used.
 """
 
-from shoal.observability.certificates import certificate_warning
-from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, KernelCompiler
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from shoal.observability.logs import (
     error_code,
     escape_control_characters,
@@ -17,14 +18,18 @@ from shoal.observability.logs import (
     raise_location,
     set_up_logs,
 )
-from shoal.observability.metrics import (
-    ClusterFigures,
-    Health,
-    Metrics,
-    log_totals,
-    three_digits,
-    warn_unless_representative,
-)
+
+if TYPE_CHECKING:
+    from shoal.observability.certificates import certificate_warning
+    from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, KernelCompiler
+    from shoal.observability.metrics import (
+        ClusterFigures,
+        Health,
+        Metrics,
+        log_totals,
+        three_digits,
+        warn_unless_representative,
+    )
 
 __all__ = [
     "TABLE_COMPILE_S",
@@ -46,3 +51,25 @@ __all__ = [
     "three_digits",
     "warn_unless_representative",
 ]
+
+if not TYPE_CHECKING:
+    _MODULES = {
+        "certificates": ("certificate_warning",),
+        "compilation": ("TABLE_COMPILE_S", "CompilationNotice", "KernelCompiler"),
+        "metrics": (
+            "ClusterFigures",
+            "Health",
+            "Metrics",
+            "log_totals",
+            "three_digits",
+            "warn_unless_representative",
+        ),
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import a name when it is first used."""
+        for module, names in _MODULES.items():
+            if name in names:
+                found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+                return found
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -10,6 +10,7 @@ Counters of a partition exist from its assignment, at 0: a rate over a series th
 
 from __future__ import annotations
 
+import asyncio
 import math
 import platform
 import time
@@ -61,6 +62,11 @@ _EXTREMES = {
 """Gauges of the clusters of one step; NaN until something was measured."""
 
 
+OPENING_S = 5.0
+"""A partition without a leader can stay closed for long, while the others are read."""
+LOOK_S = 0.1
+
+
 @dataclass(slots=True)
 class Health:
     """The facts behind the readiness probe."""
@@ -86,6 +92,13 @@ class Health:
         if reasons := self.reasons():
             return "not ready: " + ", ".join(reasons)
         return "ready: in the group, no partition assigned" if self.unassigned else "ready"
+
+    async def accepted(self) -> None:
+        """Return when the start was not refused: the worker is ready, or has been a member for `OPENING_S`."""
+        members_s = 0.0
+        while not self.ready and members_s < OPENING_S:
+            await asyncio.sleep(LOOK_S)
+            members_s += LOOK_S if self.joined else 0.0
 
     def reasons(self) -> list[str]:
         """Return the reasons why the worker is not ready."""

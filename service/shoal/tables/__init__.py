@@ -13,7 +13,7 @@ from shoal.tables.microaggregation import (
 )
 from shoal.tables.reference_sample import UNITS, ReferenceSample, SmoothedReference
 from shoal.tables.refinement import REFINEMENTS, BudgetUsed, RefinedPartition, default_budget
-from shoal.tables.table import AlgorithmSpec, TablePipeline, TableRelease
+from shoal.tables.table import AlgorithmSpec, TablePipeline, TableRelease, check_algorithm
 
 __all__ = [
     "ALGORITHMS",
@@ -31,6 +31,7 @@ __all__ = [
     "SmoothedReference",
     "TablePipeline",
     "TableRelease",
+    "check_algorithm",
     "check_parameters",
     "default_budget",
     "emd_of_clusters",

@@ -8,7 +8,9 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix,
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline
 
-__all__ = ["best_runs", "hilbert", "label_runs", "optimal", "order_along_curve"]
+__all__ = ["ONE_ATTRIBUTE", "best_runs", "hilbert", "label_runs", "optimal", "order_along_curve"]
+
+ONE_ATTRIBUTE = "algorithm: 'optimal' takes one attribute; use 'auto' for several"
 
 
 def optimal(values: Float64Matrix, k: int) -> Int32Vector:
@@ -25,7 +27,7 @@ def optimal(values: Float64Matrix, k: int) -> Int32Vector:
        15(4), 2003. doi:10.1109/TKDE.2003.1209020
     """
     if values.shape[1] != 1:
-        raise ParameterError("algorithm: 'optimal' takes one attribute; use 'auto' for several")
+        raise ParameterError(ONE_ATTRIBUTE)
     line = values[:, 0]
     order = np.argsort(line, kind="stable")
     return label_runs(best_runs_of_line(line[order], k), order)

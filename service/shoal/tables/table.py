@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.errors import AnonymityViolation, ConfigError, GuaranteeError, InputError
+from shoal.errors import AnonymityViolation, ConfigError, GuaranteeError, InputError, ParameterError
 from shoal.formats import (
     FIRST_INEXACT,
     NO_BIN,
@@ -44,9 +44,11 @@ from shoal.tables.constraints import (
     records_above_share,
     violating_clusters,
 )
+from shoal.tables.exact import check_exact
+from shoal.tables.hilbert import ONE_ATTRIBUTE
 from shoal.tables.literature.approximate import dependency_tree, discretized
 from shoal.tables.measures import confidential_loss, distinct_categories, linkage_share
-from shoal.tables.microaggregation import check_parameters, parameters_of, refined
+from shoal.tables.microaggregation import T_CLOSE_ALGORITHMS, check_parameters, parameters_of, refined
 from shoal.tables.parts import MAX_CODES, has_many_codes, split_by_codes
 from shoal.tables.refinement import BudgetUsed
 
@@ -56,9 +58,14 @@ __all__ = [
     "ProtectedColumns",
     "TablePipeline",
     "TableRelease",
+    "check_algorithm",
     "verify_subjects",
     "verify_values",
 ]
+
+
+BLOCKS_REFUSED = "--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks"
+REFINING_REFUSED = "--refine: cannot follow algorithm approximate on a table with categories; remove it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +327,23 @@ class TablePipeline:
         return rows
 
 
+def check_algorithm(policy: Policy, spec: AlgorithmSpec) -> None:
+    """Raise ConfigError or ParameterError if the policy alone shows that a table cannot be partitioned so."""
+    d = len(policy.quasi_identifiers)
+    width = d if policy.dependence == 1 else min(spec.blocks or d, d)
+    if width < d and policy.protects_values:
+        raise ConfigError(BLOCKS_REFUSED)
+    if spec.algorithm in T_CLOSE_ALGORITHMS and policy.t is None:
+        raise ParameterError(f"algorithm '{spec.algorithm}': needs privacy.t")
+    if spec.algorithm == "optimal" and width > 1:
+        raise ParameterError(ONE_ATTRIBUTE)
+    has_categories = any(SCALES[attribute.scale].is_coded for attribute in policy.quasi_identifiers)
+    if spec.algorithm == "approximate" and spec.refine != "none" and has_categories:
+        raise ConfigError(REFINING_REFUSED)
+    if spec.refine == "exact":
+        check_exact(0, width, policy.k, is_unconstrained=not policy.protects_values)
+
+
 class TablePartition(NamedTuple):
     """A partition of n records, and what it publishes of some quasi-identifiers."""
 
@@ -354,7 +378,7 @@ class TableData:
         # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
         width = d if self.policy.dependence == 1 else spec.blocks or d
         if width < d and self.policy.protects_values:
-            raise ConfigError("--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks")
+            raise ConfigError(BLOCKS_REFUSED)
         blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
         embedding = Embedding.of_table(self.policy, self.values, self.categories.trees, self.categories.texts)
         return [self._partition_block(spec, embedding, columns, len(blocks)) for columns in blocks]
@@ -412,7 +436,7 @@ class TableData:
         check_parameters(spec.algorithm, spec.parameters)
         if spec.refine != "none":
             # It would compare the key attributes only.
-            raise ConfigError("--refine: cannot follow algorithm approximate on a table with categories; remove it")
+            raise ConfigError(REFINING_REFUSED)
         given = parameters_of(spec.algorithm) | dict(spec.parameters)
         codes = []
         for column in columns.tolist():

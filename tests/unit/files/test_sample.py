@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from shoal.cli import check
 from shoal.files import run, sample
 from shoal.policy import Policy
 from support.commands import run_command
@@ -70,7 +71,7 @@ def test_a_sample_is_what_a_run_loses(folder: Path) -> None:
     command = "pipe" if "stream" in json.loads((folder / "policy.json").read_text()) else "batch"
     good = [line for line in (folder / "in.jsonl").read_text().splitlines() if '"age": "' not in line]
     (folder / "good.jsonl").write_text("\n".join(good) + "\n")
-    report = sample.run_sample(Policy.load(str(folder / "policy.json")), str(folder / "good.jsonl"), None)
+    report = sample.run_sample(Policy.load(str(folder / "policy.json")), str(folder / "good.jsonl"), None, 20_000)
     names = [str(folder / name) for name in ("policy.json", "good.jsonl", "out.jsonl", "summary.json")]
     run_command(command, names[0], "-i", names[1], "-o", names[2], "--summary", names[3])
     assert report.loss.losses == json.loads(Path(names[3]).read_text())["loss"]
@@ -86,10 +87,10 @@ def test_a_pipe_needs_a_format(folder: Path) -> None:
 
 def test_a_sample_has_the_first_records_only(folder: Path) -> None:
     for most, refused in ((201, 3), (200, 2)):
-        with patch.object(sample, "MOST_RECORDS", most):
+        with patch.object(check, "SAMPLE_RECORDS", most):
             _, lines, _ = sampled(folder, "-i", str(folder / "in.jsonl"))
         assert lines[0].startswith(f"sample: {most} in, {most - refused} out, 0 suppressed, {refused} refused")
-    assert sample.MOST_RECORDS == 20_000
+    assert check.SAMPLE_RECORDS == 20_000
 
 
 def test_a_sample_of_which_nothing_is_released_has_no_loss(folder: Path) -> None:

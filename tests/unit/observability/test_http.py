@@ -17,7 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from shoal.errors import ConfigError
 from shoal.observability import Health, Metrics, http
-from shoal.observability.http import HttpAccess, serve
+from shoal.observability.http import serve
+from shoal.observability.http_access import HttpAccess
 from structlog.testing import capture_logs
 from support.canaries import traces
 from support.certificates import Authority
