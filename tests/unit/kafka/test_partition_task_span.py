@@ -103,14 +103,24 @@ def test_without_gaps_no_record_leaves_early_and_a_block_that_is_committed_befor
     assert topic.longest <= LIMIT_BYTES
 
 
-def test_blocks_are_small_where_they_may_be_committed_before_they_are_decided_on() -> None:
+def test_blocks_are_small_where_they_may_be_committed_before_they_are_decided_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: True)
     hour_ms = 3_600_000
     log = [Message(offset, NOW_MS + hour_ms, b"") for offset in range(3000)]
-    assert block_length(log, NOW_MS, hands_over=False) == 2048
-    assert block_length(log, NOW_MS, hands_over=True) == 512
+    assert block_length(log, NOW_MS, 0, hands_over=False) == 2048
+    assert block_length(log, NOW_MS, 0, hands_over=True) == 512
     late = [*log[:2047], Message(2047, NOW_MS + hour_ms + 1, b"")]
-    assert block_length([*late, *log], NOW_MS, hands_over=False) == 512
-    assert block_length([*log[:2048], *late], NOW_MS, hands_over=False) == 2048
+    assert block_length([*late, *log], NOW_MS, 0, hands_over=False) == 512
+    assert block_length([*log[:2048], *late], NOW_MS, 0, hands_over=False) == 2048
+
+
+def test_interpreted_blocks_are_the_smaller_the_more_records_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: False)
+    log = [Message(offset, NOW_MS, b"") for offset in range(3000)]
+    lengths = [block_length(log, NOW_MS, held, hands_over=False) for held in (0, 100, 999, 1_000_000)]
+    assert lengths == [100, 100, 25, 1]
 
 
 # ---------------------------------------------------------------- what a task leaves behind
