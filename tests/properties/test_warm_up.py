@@ -189,7 +189,7 @@ PLAIN = {
     "l, t": {"attributes": {"x": NUMBER, "ill": ILL | {"reference": "s.csv"}}, "privacy": {"k": 3, "l": 2, "t": 0.9}},
     "dependence": {"attributes": {"x": NUMBER, "y": NUMBER}, "steering": {"dependence": 0.5}},
 }
-STREAMS = [{}, {"release": "ordered"}, {"scaling": "learned"}, {"delta": 5_000}]
+STREAMS = [{}, {"release": "ordered"}, {"delta": 200}, {"delta": 5_000}]
 PER_SUBJECT = {"k": 3, "per_subject": {"max": 1, "window": 9}}
 
 (folder / "s.csv").write_text(os.linesep.join(["value,share", "a,0.5", "b,0.5", ""]))
