@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from shoal.cli.run import spaced_collections
 from shoal.kafka import StartOptions, Worker
+from shoal.kernels.jit import use_compiled
 from shoal.observability import Health, Metrics, set_up_logs
 from shoal.policy import Policy
 from shoal.policy.schema import Document
@@ -124,6 +125,7 @@ class Speed:
 async def measure(policy: Policy, records: int) -> Speed:
     """Measure Shoal in this process, from starting the clients to closing them, as `shoal run --drain` does."""
     set_up_logs("text")  # to standard error
+    use_compiled()
     precompile(policy)
     metrics = Metrics()
     start = StartOptions(reset="earliest", drain=True)

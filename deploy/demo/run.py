@@ -35,6 +35,8 @@ with progress_dots("demo: loading"):
     import report
     import topics
     from outside import class_sizes
+    from shoal.kernels.cache import mark_compiled
+    from shoal.kernels.jit import with_compiled
     from shoal.policy import Policy
     from shoal.streams import precompile
     from workers import KINDS, PARTITIONS, SHOAL, Demo
@@ -177,7 +179,10 @@ def main() -> int:
         raise SystemExit("demo: no broker; run it with 'make demo'")
     with progress_dots("demo: compiling, once"):
         for name in ("policy.yaml", "patients.yaml"):
-            precompile(Policy.load(HERE / name))
+            policy = Policy.load(HERE / name)
+            with with_compiled():
+                precompile(policy)
+            mark_compiled(policy.fingerprint)
     figures = wages(bootstrap, verbose=verbose)
     second = visits(bootstrap, verbose=verbose)
     report.end(verbose=verbose)

@@ -6,6 +6,7 @@ A worker that compiles while records wait may lose its partitions.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,14 @@ import json
 import sys
 import numpy as np
 
+from shoal.kernels.jit import Kernel, use_compiled
+
+use_compiled()
+
 def compiled():
     modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.")]
-    kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
-    return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
+    kernels = [thing for names in modules for thing in names.values() if isinstance(thing, Kernel) and thing._compiled]
+    return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.compiled.signatures}
 """
 OF_A_RULE = """
 import os
@@ -149,4 +154,101 @@ def test_no_kernel_is_compiled_after_precompilation_under_l_and_t(tmp_path: Path
     assert done.returncode == 0, done.stderr
     released, late = json.loads(done.stdout)
     assert released > 900
+    assert late == []
+
+
+OF_ALL = """
+import os
+from itertools import product
+from pathlib import Path
+from shoal.kernels.compiler import on_compilation
+from shoal.kernels.jit import use_compiled
+from shoal.formats import JsonEncoder
+from shoal.policy import RULES, Policy
+from shoal.streams import precompile
+from shoal.tables import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS, AlgorithmSpec, TablePipeline, microaggregate
+from shoal.tables.precompilation import artificial_block, precompile_table
+
+use_compiled()
+folder, late, case = Path(sys.argv[1]), set(), ""
+NUMBER = {"role": "quasi_identifier", "bounds": [0, 1]}
+ILL = {"role": "confidential", "type": "string", "protect": True}
+TAXONOMY = {"taxonomy": "t.csv"}
+PLAIN = {
+    "one number": {"attributes": {"x": NUMBER}},
+    "three": {"attributes": {"x": NUMBER, "y": NUMBER, "z": NUMBER}},
+    "resolution": {"attributes": {"x": NUMBER | {"resolution": 0.1}, "y": NUMBER}},
+    "nominal": {"attributes": {"x": NUMBER, "c": {"role": "quasi_identifier", "scale": "nominal"}}},
+    "taxonomy": {"attributes": {"x": NUMBER, "c": {"role": "quasi_identifier", "scale": "nominal", **TAXONOMY}}},
+    "subjects": {"attributes": {"who": {"role": "identifier", "subject": True}, "x": NUMBER}, "subject": None},
+    "l": {"attributes": {"x": NUMBER, "ill": ILL}, "privacy": {"k": 3, "l": 2}},
+    "entropy": {"attributes": {"x": NUMBER, "ill": ILL}, "privacy": {"k": 3, "l": {"entropy": 2}}},
+    "recursive": {"attributes": {"x": NUMBER, "ill": ILL}, "privacy": {"k": 3, "l": {"recursive": [2, 3]}}},
+    "share": {"attributes": {"x": NUMBER, "ill": ILL}, "privacy": {"k": 3, "max_value_share": 0.5}},
+    "t": {"attributes": {"x": NUMBER, "ill": ILL | {"reference": "s.csv"}}, "privacy": {"k": 3, "t": 0.9}},
+    "l, t": {"attributes": {"x": NUMBER, "ill": ILL | {"reference": "s.csv"}}, "privacy": {"k": 3, "l": 2, "t": 0.9}},
+    "bounds": {"attributes": {"x": NUMBER, "y": NUMBER}, "steering": {"scaling": "bounds"}},
+    "dependence": {"attributes": {"x": NUMBER, "y": NUMBER}, "steering": {"dependence": 0.5}},
+}
+STREAMS = [{}, {"release": "ordered"}, {"delta": 200}, {"delta": 5_000}]
+PER_SUBJECT = {"k": 3, "per_subject": {"max": 1, "window": 9}}
+
+(folder / "s.csv").write_text(os.linesep.join(["value,share", "a,0.5", "b,0.5", ""]))
+(folder / "t.csv").write_text(os.linesep.join(["a,all", "b,all", ""]))
+
+def made(content):
+    whole = {"subject": "every_record", "privacy": {"k": 3}} | content
+    if whole["subject"] is None:
+        del whole["subject"]
+        whole["privacy"] = PER_SUBJECT
+    (folder / "p.json").write_text(json.dumps(whole))
+    return Policy.load(folder / "p.json")
+
+def ended():
+    late.add(case)
+
+def try_all():
+    global case
+    for (name, content), rule, stream in product(PLAIN.items(), RULES, STREAMS):
+        case = f"{name}, {rule}, {stream}"
+        precompile(made(content | {"stream": {"delta": 60, "rule": rule} | stream}))
+        tried.append(case)
+    for name, content in PLAIN.items():
+        case = f"table of {name}"
+        policy = made(content)
+        precompile_table(policy)
+        tried.append(case)
+        names = [*ALGORITHMS, *(T_CLOSE_ALGORITHMS if "t" in name.split(", ") else [])]
+        for algorithm in names:
+            if (algorithm == "optimal") != (name == "one number"):
+                continue
+            case = f"table of {name} by {algorithm}"
+            table = TablePipeline(policy, JsonEncoder(policy))
+            table.add(artificial_block(policy, np.arange(60)))
+            table.release(AlgorithmSpec(algorithm))
+            tried.append(case)
+    for refine, columns in product(REFINEMENTS, (1, 2)):
+        case = f"refine {refine}, {columns}"
+        microaggregate(np.random.default_rng(0).random((600 if refine != "exact" else 30, columns)), 3, refine=refine)
+        tried.append(case)
+
+tried = []
+with on_compilation(lambda: None, ended):
+    try_all()
+print(json.dumps([len(tried), sorted(late)]))
+"""
+
+
+@pytest.mark.nightly
+def test_after_warm_nothing_is_ever_compiled(tmp_path: Path) -> None:
+    variables = os.environ | {"NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def said_by(*command: str) -> str:
+        done = subprocess.run([sys.executable, *command], env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said_by("-m", "shoal.cli", "warm")
+    count, late = json.loads(said_by("-c", COMPILED + OF_ALL, str(tmp_path)).splitlines()[-1])
+    assert count > 300
     assert late == []

@@ -377,6 +377,20 @@ def sample(text: str, name: str, **labels: str) -> float:
     )
 
 
+def children_of(pid: int) -> list[int]:
+    """Ids of the processes that a process has started and that run."""
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return [child for path in found for child in map(int, path.read_text().split()) if is_running(child)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 @dataclass
 class Process:
     """A command as a process; killed by its id at the end of the context if it still runs."""
@@ -396,6 +410,11 @@ class Process:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(30)
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
 
     @property
     def code(self) -> int | None:

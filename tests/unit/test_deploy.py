@@ -305,7 +305,7 @@ def test_what_is_skipped_in_ci_has_failed(tmp_path: Path, ci: str, failed: int) 
         (folder / name).write_text(text, encoding="utf-8")
     options = ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
-    environment = os.environ | {"CI": ci, "PYTHONPATH": str(ROOT / "tests")}  # conftest.py imports `support`
+    environment = os.environ | {"CI": ci, "PYTHONPATH": f"{ROOT / 'tests'}:{ROOT / 'service'}"}  # of conftest.py
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == (1 if failed else 0), done.stdout
     assert done.stdout.count("\nskipped in CI") == failed, done.stdout

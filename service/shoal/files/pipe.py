@@ -130,12 +130,13 @@ def process_records(
             block_start += count
             now_ms = 0 if timer is None else timer.start(offsets.tolist())
             expiry_keys = np.column_stack([np.full_like(offsets, now_ms), offsets])
+            compiler.advance(pipeline.waiting_count)
             decisions = pipeline.push(block, expiry_keys) if len(block) else BlockDecisions([], [])
             writer.write(decisions, rejected)
             if timer is not None:
                 timer.stop(decisions)
             advance(count)
-            compiler.advance()
+    compiler.advance(pipeline.waiting_count)
     writer.write(pipeline.flush())
 
 

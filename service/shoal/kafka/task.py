@@ -12,7 +12,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -25,7 +25,7 @@ from shoal.formats import Block, DropReason, Envelope, MessageDecoder, Reason, R
 from shoal.kafka.metadata import CommittedState, span_limit
 from shoal.kafka.offsets import OffsetState, OffsetTracker, contradicted
 from shoal.kafka.transactions import PartitionCounts, RecordCollector, TaskContext, TransactionSink
-from shoal.kernels.jit import is_compiled
+from shoal.kernels.jit import INTERPRETED_HELD, is_compiled, is_preparing
 from shoal.observability import logger
 from shoal.policy import Policy
 from shoal.streams import (
@@ -46,7 +46,18 @@ MAX_AHEAD_MS = 3_600_000
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as rejected without the field at fault, so that they cost no time."""
 
-INTERPRETED_RECORDS = 100  # largest block while kernels are interpreted: a revocation waits for its end
+INTERPRETED_S = 20e-6
+"""Time (s) to decide on a record while kernels are interpreted, for each held record; less for most rules."""
+
+INTERPRETED_BLOCK_S = 0.5
+"""Time (s) of a block while kernels are interpreted: a revocation and the end of the worker wait for it."""
+
+INTERPRETED_RECORDS = 100
+"""Most records of such a block."""
+
+POLL_S = 0.1  # time (s) between two looks whether kernels are compiled
+LAG_S = 2.0
+"""Time (s) of the messages of one poll from which on a worker lags."""
 
 TOLD_EVERY_MS = 10_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
 
@@ -116,7 +127,7 @@ class PartitionTask:
         self._reader = PartitionReader(tp, context, self._pipeline, state, counts)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
-        self._is_closed = self._has_unconfirmed_rejection = False
+        self._is_closed = self._is_leaving = self._has_unconfirmed_rejection = False
         self.is_drained = False
         """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
 
@@ -173,14 +184,25 @@ class PartitionTask:
         async with self._lock:
             if self._is_closed or self.is_drained:
                 return
-            new, start = self._reader.new_messages(messages), 0
-            while start < len(new) and not self._is_closed:
-                start += await self._process_slice(new[start:])
+            new, start, began_s = self._reader.new_messages(messages), 0, self._context.monotonic_clock()
+            while start < len(new) and not (self.has_stopped or self._is_leaving):
+                if not is_compiled() and self._context.monotonic_clock() - began_s > LAG_S:
+                    _say_that_worker_lags()
+                if self._waits_for_compiler:
+                    await asyncio.sleep(POLL_S)
+                else:
+                    start += await self._process_slice(new[start:])
+
+    @property
+    def _waits_for_compiler(self) -> bool:
+        """Whether decisions on the held records would take long as plain Python, and will soon take little time."""
+        return is_preparing() and self._pipeline.waiting_count > INTERPRETED_HELD
 
     async def _process_slice(self, messages: Sequence[Message]) -> int:
         """Process the first block of these messages; return how many messages were taken."""
         now_ms = round(self._context.wall_clock() * 1000)
-        messages = messages[: block_length(messages, now_ms, hands_over=self._hand_over is not None)]
+        held = self._pipeline.waiting_count
+        messages = messages[: block_length(messages, now_ms, held, hands_over=self._hand_over is not None)]
         if self.tracker.flush_at_offset is not None:
             first_unread_offset = self.tracker.next_offset
             new = (i for i, message in enumerate(messages) if message.offset >= first_unread_offset)
@@ -326,15 +348,19 @@ class PartitionTask:
             at_end = log_end is not None and 0 <= log_end <= self.position
             if at_end and self.tracker.is_restoring:
                 self._suppress_compacted(self.tracker.next_offset)
-            if self.tracker.flush_at_offset is not None and not self.tracker.is_restoring:
-                await self._flush_committed()
-            elif at_end and self._should_flush:
-                await self._flush()
+            if not self._waits_for_compiler:
+                await self._flush_if_due(at_end=at_end)
             if self._commit_wait_s == 0 and not self._collector.is_busy:
                 self._pack_commit()
                 if self._hand_over is not None:
                     # A fenced task fails here and hands nothing over.
                     await self._collector.wait_until_committed()
+
+    async def _flush_if_due(self, *, at_end: bool) -> None:
+        if self.tracker.flush_at_offset is not None and not self.tracker.is_restoring:
+            await self._flush_committed()
+        elif at_end and self._should_flush:
+            await self._flush()
 
     def _advance_position(self, delivered_up_to: int) -> None:
         self._reader.position = max(self.position, delivered_up_to)
@@ -388,6 +414,7 @@ class PartitionTask:
 
     async def close(self, *, commit: bool) -> None:
         """Close the producer of the partition; with ``commit``, commit first if the task can commit yet."""
+        self._is_leaving = True
         async with self._lock:
             self._is_closed = True
             try:
@@ -431,14 +458,20 @@ async def run_kernels(work: Callable[[], BlockDecisions]) -> BlockDecisions:
             await asyncio.wait({running})
 
 
-def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) -> int:
+@cache
+def _say_that_worker_lags() -> None:
+    """Log it, once."""
+    log.info("records arrive faster than they are processed, until the faster form of the kernels is in use")
+
+
+def block_length(messages: Sequence[Message], now_ms: int, held: int, *, hands_over: bool) -> int:
     """Return how many messages, from the first on, become one block that is read at this time (ms).
 
     If a commit may come between reading a block and deciding on it, all offsets of the block are incomplete in it.
     """
-    latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
     if not is_compiled():
-        return INTERPRETED_RECORDS
+        return min(INTERPRETED_RECORDS, math.ceil(INTERPRETED_BLOCK_S / INTERPRETED_S / (held + 1)))
+    latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
     return BLOCK_RECORDS if hands_over or latest > now_ms + MAX_AHEAD_MS else LARGE_BLOCK_RECORDS
 
 

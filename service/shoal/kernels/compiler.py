@@ -26,6 +26,7 @@ import numba
 from numba.core import compiler as numba_compiler
 from numba.core import compiler_machinery, config, event, typed_passes, types
 from numba.core.caching import IndexDataCacheFile, UserProvidedCacheLocator
+from numba.core.codegen import CPUCodeLibrary
 from numba.core.cpu import CPUTargetOptions
 
 from shoal.kernels.cache import has_cache, kernel_folders
@@ -176,7 +177,7 @@ def _compiled_inner(function: Callable[..., Any], *, forceinline: bool = False) 
     """Return the compiled form of a function that only kernels call."""
     options = {"forceinline": True, **_NO_REFERENCE_COUNTS} if forceinline else {}
     wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    flags: dict[str, Any] = {**_FLAGS, **wrappers, **options, "pipeline_class": _InnerCompiler}
+    flags: dict[str, Any] = {**_FLAGS, **wrappers, **options, **_INNER_PIPELINE}
     compiled: Any = numba.njit(**flags)(_with_compiled_globals(function))
     _unify_signatures(compiled)
 
@@ -245,6 +246,11 @@ class _InnerCompiler(_compiler.CompilerBase):  # type: ignore[misc]
             own.add_pass(_InnerLowering if one is _passes.NativeLowering else one, text)
         own.finalize()
         return [own]
+
+
+_USED = ("_finalize_dynamic_globals", "_optimize_final_module", "_finalize_final_module", "_ensure_finalized")
+_INNER_PIPELINE = {"pipeline_class": _InnerCompiler} if all(hasattr(CPUCodeLibrary, name) for name in _USED) else {}
+"""If a later numba lacks the methods, inner functions get machine code: compiling takes longer, results are equal."""
 
 
 class _Listener(event.Listener):

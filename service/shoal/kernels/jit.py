@@ -16,18 +16,26 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
 
 __all__ = [
+    "INTERPRETED_HELD",
     "Kernel",
+    "compile_if_large",
     "inner_options",
     "is_compiled",
+    "is_final",
+    "is_preparing",
     "njit",
     "njit_inline",
     "njit_inner",
+    "set_preparing",
     "use_compiled",
     "with_compiled",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+INTERPRETED_HELD = 1_000
+"""Most held records of a stream whose decisions are taken as plain Python while a faster form is prepared."""
 
 INTERPRETED_RECORDS = 500
 """Most records of a table, or of a stream without a policy, for which compiled kernels do not pay (about a second)."""
@@ -46,9 +54,10 @@ class _Choice(threading.local):
 
 
 class _Process:
-    """Whether the process uses the compiled forms."""
+    """Whether the process uses the compiled forms, or prepares them beside its work."""
 
     is_compiled = False
+    is_preparing = False
 
 
 _of_thread = _Choice()
@@ -112,14 +121,29 @@ def is_compiled() -> bool:
     return _Process.is_compiled
 
 
+def is_final() -> bool:
+    """Whether kernels keep the form that is in use."""
+    return _Process.is_compiled or _IS_DISABLED
+
+
+def is_preparing() -> bool:
+    """Whether the compiled forms will be in use soon."""
+    return _Process.is_preparing
+
+
+def set_preparing(*, is_preparing: bool) -> None:
+    """Say whether the compiled forms are being prepared."""
+    _Process.is_preparing = is_preparing
+
+
 def use_compiled() -> None:
     """Run kernels in their compiled form from now on, unless ``NUMBA_DISABLE_JIT=1`` is set."""
     _Process.is_compiled = not _IS_DISABLED
 
 
-def compile_if_large(records: int) -> None:
-    """Run kernels in their compiled form from now on if there are more than `INTERPRETED_RECORDS` records."""
-    if records > INTERPRETED_RECORDS:
+def compile_if_large(records: int, *, is_slow: bool = False) -> None:
+    """Run kernels in their compiled form from now on if they take long: for more than `INTERPRETED_RECORDS` records."""
+    if is_slow or records > INTERPRETED_RECORDS:
         use_compiled()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from typing import Self
 import structlog
 
 from shoal.kernels.cache import has_writable_cache, mark_compiled, was_compiled
-from shoal.kernels.jit import is_compiled, use_compiled, with_compiled
+from shoal.kernels.jit import INTERPRETED_HELD, is_final, set_preparing, use_compiled, with_compiled
 from shoal.policy import Policy
 from shoal.process_end import register_compiling, wait_at_exit
 from shoal.streams import precompile
@@ -39,8 +40,13 @@ PATIENCE_S = 1.0
 POLL_S = 0.2
 """Time between two looks at the compiler of a worker (s)."""
 
-_NEEDED_BYTES = 500_000_000
+CHILD_NICENESS = 5
+"""How much less of a busy processor the compiler gets: a third of the share of the worker."""
+
+_NEEDED_BYTES = 400_000_000
 """Memory that compiling needs."""
+
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 _PROGRAM = "from shoal.observability.compilation import compile_as_child; compile_as_child()"
 
@@ -48,9 +54,9 @@ _PROGRAM = "from shoal.observability.compilation import compile_as_child; compil
 class KernelCompiler:
     """Context that changes the process to the compiled kernels of a policy with a stream, beside the work.
 
-    Call `advance` between two blocks of records; it never waits. After a second of processor time, the compiled kernels
-    are loaded in a thread if the cache has them. Otherwise a child process compiles them into the cache first. It ends
-    with this process, and leaves the processor to it. Without a writable cache, a thread compiles them.
+    Call `advance` between two blocks of records. After a second of processor time, the compiled kernels are loaded in a
+    thread if the cache has them. Otherwise a child process compiles them into the cache first. It ends with this
+    process, and leaves most of the processor to it. Without a writable cache, a thread compiles them.
 
     Parameters
     ----------
@@ -75,12 +81,13 @@ class KernelCompiler:
         self._begin_s = time.process_time() + patience_s
         self._child: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
-        self._is_over, self._is_loaded = is_compiled(), False
+        self._is_over, self._is_loaded = is_final(), False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        set_preparing(is_preparing=False)
         if self._child is not None:
             self._child.kill()
             self._child.wait()
@@ -89,43 +96,54 @@ class KernelCompiler:
 
     async def finish(self) -> None:
         """Advance until the compiled form is in use, or cannot be."""
+        self._begin_s = 0.0
         self.advance()
         while not self._is_over:
             await asyncio.sleep(POLL_S)
             self.advance()
 
-    def advance(self) -> None:
-        """Begin, or change to the compiled form if it is there."""
+    def advance(self, held: int = 0) -> None:
+        """Begin, or change to the compiled form if it is there; wait for it if too many records are held."""
+        if held > INTERPRETED_HELD:
+            self._begin_s = 0.0
+        self._step()
+        while held > INTERPRETED_HELD and not self._is_over:
+            time.sleep(POLL_S)
+            self._step()
+
+    def _step(self) -> None:
         if self._is_over:
             return
         if self._thread is not None:
-            self._finish(self._thread)
+            if not self._thread.is_alive():
+                self._end()
         elif self._child is not None:
-            self._await(self._child)
+            self._look_at(self._child)
         elif time.process_time() >= self._begin_s:
             self._begin()
 
     def _begin(self) -> None:
+        set_preparing(is_preparing=True)
         if was_compiled(self._policy.fingerprint):
             self._load()
+        elif not _has_memory():
+            self._end("memory is short: kernels are not compiled, and records are processed more slowly")
         elif has_writable_cache():
             self._log.info("a faster form of the kernels is being compiled beside the work")
             self._child = _start_child(self._policy)
-        elif _has_memory():
+        else:
             self._log.info("no cache of kernels is writable: a faster form is compiled in a thread of this process")
             self._load()
-        else:
-            self._is_over = True
-            self._log.warning("no cache of kernels is writable, and memory is short: kernels are not compiled")
 
-    def _await(self, child: subprocess.Popen[bytes]) -> None:
+    def _look_at(self, child: subprocess.Popen[bytes]) -> None:
         code = child.poll()
+        if code is None:
+            return
+        self._child = None
         if code == 0:
-            self._child = None
             self._load()
-        elif code is not None:
-            self._child, self._is_over = None, True
-            self._log.warning("kernels were not compiled, records are processed without", exit_code=code)
+        else:
+            self._end("kernels were not compiled, and records are processed more slowly", exit_code=code)
 
     def _load(self) -> None:
         self._thread = threading.Thread(target=self._run, name="kernels", daemon=True)
@@ -137,12 +155,13 @@ class KernelCompiler:
             precompile(self._policy)
         self._is_loaded = True
 
-    def _finish(self, thread: threading.Thread) -> None:
-        if thread.is_alive():
-            return
+    def _end(self, fault: str = "", **facts: object) -> None:
         self._is_over = True
+        set_preparing(is_preparing=False)
         if self._is_loaded:
             use_compiled()
+        elif fault:
+            self._log.warning(fault, **facts)
 
 
 def _start_child(policy: Policy) -> subprocess.Popen[bytes]:
@@ -153,15 +172,23 @@ def _start_child(policy: Policy) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    assert child.stdin is not None  # noqa: S101
-    with suppress(BrokenPipeError):  # its exit code tells
-        child.stdin.write(pickle.dumps(policy))
-        child.stdin.flush()
+    # A large policy fills the pipe until the child reads it.
+    threading.Thread(target=_send, args=(child, pickle.dumps(policy)), daemon=True).start()
     return child
+
+
+def _send(child: subprocess.Popen[bytes], data: bytes) -> None:
+    assert child.stdin is not None  # noqa: S101
+    with suppress(OSError):  # the exit code of the child tells
+        child.stdin.write(data)
+        child.stdin.flush()
 
 
 def compile_as_child() -> None:
     """Compile the kernels of the policy that standard input holds, then mark them as compiled."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or a service manager: the parent ends this process
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(CHILD_NICENESS)
     policy = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with with_compiled():
@@ -178,7 +205,7 @@ def _end_with_parent() -> None:
 def _has_memory() -> bool:
     """Return whether the limit of the container, if there is one, leaves what compiling needs."""
     try:
-        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
+        limit, used = (int((_CONTROL_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):
         return True
     return limit - used > _NEEDED_BYTES

@@ -210,11 +210,11 @@ class StreamAggregator:
         subject_codes = None if subjects is None else self._encoder.encode(subjects, count)
         first = clusterer.next_position
         value_codes, bins = (None, None) if protected is None else protected
+        compile_if_large(first + count)
         decided = clusterer.push(
             self._coordinates(matrix), subject_codes, codes=self._codes(codes, count), values=value_codes, bins=bins
         )
         self._clusterer = clusterer
-        compile_if_large(first + count)
         self._encoder.remember(count)
         self._values_of.remember(count)
         self._store(matrix, first)

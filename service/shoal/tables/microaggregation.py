@@ -219,10 +219,10 @@ def refined(
 ) -> RefinedPartition:
     """Partition a table as `microaggregate` does, and return the loss and the proven bound beside the labels."""
     table = _checked_values(values)
-    compile_if_large(len(table))
     if faults := _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints):
         raise ParameterError("; ".join(faults))
     k, seed = int(k), int(seed)
+    compile_if_large(len(table), is_slow=algorithm in SLOW_ALGORITHMS or refine in SLOW_REFINEMENTS)
     if refine == "exact":
         check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
     exponent = math.frexp(float(np.ptp(table, axis=0).max()))[1]  # scales the widest range to 0.5 to 1
@@ -249,6 +249,9 @@ def refined(
         raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
     return _scaled(found, exponent) if is_scaled else found
 
+
+SLOW_ALGORITHMS, SLOW_REFINEMENTS = {"approximate", "genetic"}, {"anneal", "exact"}
+"""What takes longer as plain Python than the compiled form takes to load, even for few records."""
 
 SEVERAL_UP_TO = 20_000  # records up to which several partitions are made, of which the best is kept
 

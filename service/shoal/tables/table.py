@@ -30,7 +30,6 @@ from shoal.formats import (
     to_exact_number,
     to_number,
 )
-from shoal.kernels.jit import compile_if_large, use_compiled
 from shoal.policy import Attribute, Diversity, Policy, Role
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import l_diversity_of, value_reference_of
@@ -221,10 +220,6 @@ class TablePipeline:
             A cluster violates an invariant, or the table as a whole violates the policy; nothing is returned.
         """
         values, subjects, records = self._collect()
-        if spec.algorithm == "auto":
-            compile_if_large(len(values))
-        else:
-            use_compiled()
         can_stay = self._find_releasable(values, subjects, records)
         chosen = np.flatnonzero(can_stay)
         data = self._table_data(values[chosen], subjects[chosen], can_stay)

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager
@@ -20,7 +19,7 @@ from shoal.audit import verify
 from shoal.files import Files
 from shoal.policy import Policy
 from support.by_night import at_night
-from support.commands import FollowingThread, on_full_disk, run_command, without_notice
+from support.commands import FollowingThread, on_full_disk, without_notice
 
 pytestmark = pytest.mark.unit
 
@@ -121,34 +120,6 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
     verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine)
     assert verdict.exit_code == 0, verdict.text()
     assert evidence.stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.parametrize("style", ["text", "json"])
-def test_a_run_that_is_stopped_while_kernels_are_compiled_ends_with_its_summary(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, style: str
-) -> None:
-    compiled, ended = threading.Event(), list[int]()
-
-    def compile_until_stopped(_: Policy) -> None:
-        signal.raise_signal(signal.SIGTERM)
-        assert compiled.wait(60)
-
-    monkeypatch.setattr("shoal.files.pipe.precompile", compile_until_stopped)
-    monkeypatch.setattr("shoal.cli.pipe.end_process", ended.append)
-    (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
-    (tmp_path / "in.csv").write_bytes(b"who,age,ill\np1,40,i\n")
-    words = ["-i", "in.csv", "-o", "out.csv", "--evidence", "e.jsonl", "--summary", "s.json", "--log", style]
-    try:
-        done = run_command("pipe", "policy.yaml", "--follow", *words, folder=tmp_path)
-    finally:
-        compiled.set()
-    assert (done.returncode, ended) == (0, [0])
-    summary = json.loads((tmp_path / "s.json").read_text())
-    assert (summary["records_in"], summary["held"], summary["information_loss"]) == (0, 0, None)
-    assert summary["policy"] == Policy.load(tmp_path / "policy.yaml").fingerprint
-    assert (tmp_path / "out.csv").read_bytes() == b"age,ill\n"
-    assert (tmp_path / "e.jsonl").read_bytes() == b""
-    assert b"0 in, 0 out, 0 suppressed, 0 refused\n" in done.stderr or b'"event": "finished"' in done.stderr
 
 
 def test_an_incomplete_line_is_awaited(tmp_path: Path) -> None:

@@ -183,15 +183,15 @@ def test_max_record_bytes_applies_to_files(tmp_path: Path) -> None:
 
 
 def never(*_: object, **__: object) -> None:
-    pytest.fail("kernels are compiled or run first")
+    pytest.fail("kernels run first")
 
 
 @pytest.mark.parametrize("kind", ["file", "followed file", "table"])
 @pytest.mark.parametrize("role", ["target", "summary", "evidence", "quarantine"])
-def test_an_output_that_cannot_be_written_is_reported_before_kernels_are_compiled_or_run(
+def test_an_output_that_cannot_be_written_is_reported_before_kernels_run(
     role: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.files.pipe.precompile", never)
+    monkeypatch.setattr("shoal.files.pipe.PartitionPipeline", never)
     monkeypatch.setattr("shoal.files.batch.TablePipeline", never)
     policy, source = policy_of(tmp_path), tmp_path / "in.csv"
     source.write_text(HEAD + OTHERS)

@@ -73,13 +73,23 @@ def test_without_gaps_no_record_leaves_early_and_a_block_that_is_committed_befor
     assert DELTA < max(len(state.incomplete) for _, state in sink.published) <= DELTA + 1 + BLOCK_RECORDS
 
 
-def test_blocks_are_small_where_they_may_be_committed_before_they_are_decided_on() -> None:
+def test_blocks_are_small_where_they_may_be_committed_before_they_are_decided_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: True)
     log = [Message(offset, START_MS + HOUR_MS, b"") for offset in range(3000)]
-    assert block_length(log, START_MS, hands_over=False) == 2048
-    assert block_length(log, START_MS, hands_over=True) == 512
+    assert block_length(log, START_MS, 0, hands_over=False) == 2048
+    assert block_length(log, START_MS, 0, hands_over=True) == 512
     late = [*log[:2047], Message(2047, START_MS + HOUR_MS + 1, b"")]
-    assert block_length([*late, *log], START_MS, hands_over=False) == 512
-    assert block_length([*log[:2048], *late], START_MS, hands_over=False) == 2048
+    assert block_length([*late, *log], START_MS, 0, hands_over=False) == 512
+    assert block_length([*log[:2048], *late], START_MS, 0, hands_over=False) == 2048
+
+
+def test_interpreted_blocks_are_the_smaller_the_more_records_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: False)
+    log = [Message(offset, START_MS, b"") for offset in range(3000)]
+    lengths = [block_length(log, START_MS, held, hands_over=False) for held in (0, 100, 999, 1_000_000)]
+    assert lengths == [100, 100, 25, 1]
 
 
 POLL_RECORDS = 100

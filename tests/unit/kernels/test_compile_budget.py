@@ -20,6 +20,9 @@ import gc, json
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 from shoal import StreamAggregator
+from shoal.kernels.jit import use_compiled
+
+use_compiled()
 
 def instructions(overload):
     module = overload.library._get_module_for_linking()

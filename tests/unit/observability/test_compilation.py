@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 from shoal.kernels import cache
+from shoal.kernels.jit import is_preparing
 from shoal.observability import CompilationNotice, KernelCompiler, compilation
 from shoal.policy import Policy
 from support.commands import run_command
@@ -83,13 +84,13 @@ def test_nothing_is_logged_if_the_cache_has_all_kernels(compiler: list[Callable[
     assert (log.lines, notice.seconds) == ([], 0.0)
 
 
-def policy_file(folder: Path, rule: str, k: int, **more: Any) -> Path:
+def policy_file(folder: Path, rule: str, k: int, delta: int = 60, **more: Any) -> Path:
     path = folder / "policy.json"
     content = {
         "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}, **more},
         "subject": "every_record",
         "privacy": {"k": k},
-        "stream": {"delta": 60, "rule": rule},
+        "stream": {"delta": delta, "rule": rule},
     }
     path.write_text(json.dumps(content))
     return path
@@ -100,9 +101,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_s = 0.0
+        self.slept = 0
 
     def process_time(self) -> float:
         return self.now_s
+
+    def sleep(self, _: float) -> None:
+        self.slept += 1
 
 
 class Child:
@@ -138,7 +143,8 @@ def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Scene]:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     cache.kernel_folders.cache_clear()
     monkeypatch.setattr(compilation, "time", made.clock)
-    monkeypatch.setattr(compilation, "is_compiled", lambda: bool(made.compiled))
+    monkeypatch.setattr(compilation, "is_final", lambda: bool(made.compiled))
+    monkeypatch.setattr(compilation, "POLL_S", 0.0)
     monkeypatch.setattr(compilation, "use_compiled", lambda: made.compiled.append("process"))
     monkeypatch.setattr(compilation, "precompile", lambda policy: made.compiled.append(policy.fingerprint))
     monkeypatch.setattr(compilation, "with_compiled", nullcontext)
@@ -195,21 +201,67 @@ def test_records_are_processed_without_the_compiler_if_it_fails(scene: Scene) ->
         compiler.advance()
         scene.child.code = -9
         advance_until_loaded(compiler)
-    assert scene.log.lines[1:] == ["kernels were not compiled, records are processed without exit_code=-9"]
+    assert scene.log.lines[1:] == ["kernels were not compiled, and records are processed more slowly exit_code=-9"]
     assert scene.compiled == []
 
 
+@pytest.mark.parametrize("has_cache", [True, False])
 @pytest.mark.parametrize("has_memory", [True, False])
-def test_without_a_cache_a_thread_compiles_if_there_is_memory(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, has_memory: bool
+def test_without_a_cache_a_thread_compiles_and_without_memory_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, has_memory: bool, has_cache: bool
 ) -> None:
-    monkeypatch.setattr(compilation, "has_writable_cache", lambda: False)
+    monkeypatch.setattr(compilation, "has_writable_cache", lambda: has_cache)
     monkeypatch.setattr(compilation, "_has_memory", lambda: has_memory)
+    scene.child.code = 0
     with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
         advance_until_loaded(compiler)
+        assert not is_preparing()
     assert scene.compiled == ([scene.policy.fingerprint, "process"] if has_memory else [])
     (line,) = scene.log.lines
-    assert ("in a thread of this process" in line) == has_memory
+    expected = "beside the work" if has_cache else "in a thread of this process"
+    assert (expected if has_memory else "memory is short") in line
+
+
+def test_decisions_on_many_held_records_wait_for_the_compiler(scene: Scene) -> None:
+    with KernelCompiler(scene.policy, cast("Any", scene.log)) as compiler:
+        compiler.advance(1_000)
+        assert (scene.log.lines, is_preparing()) == ([], False)
+        scene.child.code = 0
+        compiler.advance(1_001)
+        assert scene.compiled == [scene.policy.fingerprint, "process"]
+        assert not is_preparing()
+    assert scene.clock.slept > 0
+
+
+def test_the_limit_of_the_container_counts_as_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compilation, "_CONTROL_GROUP", tmp_path)
+    assert compilation._has_memory(), "no control group"
+    (tmp_path / "memory.current").write_text("300000000\n")
+    for limit, has_memory in (("max", True), ("705000000", True), ("695000000", False)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert compilation._has_memory() == has_memory
+
+
+@pytest.mark.own_interpreter
+def test_a_child_compiles_into_the_cache_and_ends_with_its_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # the form does not matter here, and nothing is compiled
+    cache.kernel_folders.cache_clear()
+    policy = Policy.load(policy_file(tmp_path, "nearest", 3))
+    child = compilation._start_child(policy)
+    try:
+        assert child.wait(60) == 0
+        assert cache.was_compiled(policy.fingerprint)
+        other = compilation._start_child(Policy.load(policy_file(tmp_path, "block", 4_000, 8_000)))
+        assert other.stdin is not None
+        time.sleep(0.5)
+        other.stdin.close()
+        assert other.wait(60) == 1
+    finally:
+        child.kill()
+        cache.kernel_folders.cache_clear()
 
 
 @pytest.mark.usefixtures("scene")

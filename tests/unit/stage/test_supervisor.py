@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +13,6 @@ from shoal.kafka.transactions import ProcessCounts
 from shoal.stage import anonymize, supervisor
 from shoal.stage.supervisor import StageSupervisor
 from support.faust_apps import FakeConsumer, adapter_of, app_in, policy_file
-from support.kafka_broker import wait_until
 
 
 def supervisor_of(folder: Path, adapter: Any) -> StageSupervisor:
@@ -61,7 +59,6 @@ async def test_the_brokers_of_the_policy_must_be_those_of_the_app(
     async def stop_app(error: BaseException) -> None:
         errors.append(error)
 
-    monkeypatch.setattr(supervisor, "precompile", lambda _, __: None)
     monkeypatch.setattr(supervisor, "ExternalLoop", FakeLoop)
     monkeypatch.setattr(supervisor, "broker_cluster_id", lambda _: answer(None if app_cluster is None else "here"))
     adapter = SimpleNamespace(rewind=None, stop_app=stop_app, cluster_id=lambda: answer(app_cluster))
@@ -85,34 +82,12 @@ async def test_a_stage_that_fails_tells_of_how_many_records_the_outcome_is_not_k
     def tell(counts: ProcessCounts) -> None:
         told.append(counts)
 
-    monkeypatch.setattr(supervisor, "precompile", lambda _, __: None)
     monkeypatch.setattr(supervisor, "run_with_retries", fail)
     monkeypatch.setattr(ProcessCounts, "log_unconfirmed", tell)
     stage = supervisor_of(tmp_path, SimpleNamespace(rewind=None))
     with pytest.raises(BrokerError):
         await stage._run()
     assert told == [stage._context.counts]
-
-
-async def test_a_stage_that_is_compiling_ends_without_waiting_for_the_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, released = threading.Event(), threading.Event()
-
-    def compile_slowly(_: object, __: object) -> None:
-        began.set()
-        released.wait(60)
-
-    monkeypatch.setattr(supervisor, "precompile", compile_slowly)
-    stage = supervisor_of(tmp_path, SimpleNamespace(rewind=None, disconnect_signals=lambda: None, has_crashed=False))
-    running = asyncio.create_task(stage._supervise(stage._run()))
-    stage._tasks.append(running)
-    try:
-        await wait_until(began.is_set, what="the compiler")
-        await asyncio.wait_for(stage.stop(), 10)
-        assert running.done()
-    finally:
-        released.set()
 
 
 @pytest.mark.parametrize("case", ["the app goes on", "the app stops"])
