@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
@@ -116,10 +117,12 @@ def _trace() -> list[str]:
         codes.add(frame.f_code)
 
     async def run() -> None:
+        threading.setprofile(note)  # kernels that are interpreted run in a thread
         sys.setprofile(note)
         await task.process(messages)
         await task.commit()
         sys.setprofile(None)
+        threading.setprofile(None)
 
     asyncio.run(run())
     assert sink.published, "nothing was committed"

@@ -33,8 +33,6 @@ from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
-__all__ = ["Arrivals", "Counted", "StreamArrivals", "arrivals_of", "check_decision_order", "check_delay"]
-
 Counted: TypeAlias = Literal["certain", "unless claimed", "all"]
 
 

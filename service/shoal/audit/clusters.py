@@ -18,20 +18,6 @@ from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import PerSubject, Policy
 
-__all__ = [
-    "SHARE_TOLERANCE",
-    "AdmissionLimits",
-    "BoolVector",
-    "Int64Vector",
-    "RecomputedCluster",
-    "RecomputedClusters",
-    "check_clusters",
-    "check_per_subject",
-    "clusters_by_partition",
-    "has_repeated_numbers",
-    "released_above_limit",
-]
-
 BoolVector: TypeAlias = npt.NDArray[np.bool_]
 Int64Vector: TypeAlias = npt.NDArray[np.int64]
 SHARE_TOLERANCE = Fraction(1, 10**9)

@@ -32,8 +32,6 @@ from shoal.audit.scales import TaxonomyTree, decimal_number
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Attribute, Diversity, Policy
 
-__all__ = ["AuditedColumn", "Figures", "ValueClass", "check_values", "measure_values"]
-
 NodePath = TypeVar("NodePath", bound=tuple[Hashable, ...])
 """The nodes of a value from the leaf up to the child of the root."""
 _EXACT = Context(prec=5000)  # more digits than the sum of two float64 has

@@ -12,19 +12,6 @@ from shoal.audit.reading import LARGEST_COUNT, JsonObject, as_record, byte_lines
 from shoal.errors import InputError
 from shoal.policy import Policy
 
-__all__ = [
-    "REASONS",
-    "AuditScope",
-    "EvidenceCluster",
-    "QuarantineReference",
-    "StatedFiles",
-    "Summary",
-    "foreign_fingerprints",
-    "is_count",
-    "read_stated",
-    "require_known_input",
-]
-
 Summary: TypeAlias = Mapping[str, Any]
 _CLUSTER_FIELDS = ("partition", "cluster", "offsets", "policy", "topic")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")

@@ -63,29 +63,6 @@ from shoal.policy import (
     Role,
 )
 
-__all__ = [
-    "FIELD_SEPARATOR",
-    "MISSING",
-    "Dropped",
-    "FieldPaths",
-    "RecordReader",
-    "UsableRecord",
-    "column_name",
-    "document_text",
-    "dropped_kinds",
-    "input_path",
-    "is_number",
-    "key_reader",
-    "merged_subject",
-    "nested_order",
-    "number_of",
-    "output_path",
-    "released_document_reader",
-    "released_reader",
-    "source_form",
-    "text_key_reader",
-]
-
 _CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
 

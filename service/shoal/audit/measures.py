@@ -27,16 +27,6 @@ from shoal.audit.scales import NO_VALUE, decimal_number
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
-__all__ = [
-    "check_unchanged_fields",
-    "check_values_of_rows",
-    "count_near_duplicates",
-    "known_classes",
-    "measure_joint_uniqueness",
-    "measure_release",
-    "measure_unchanged_fields",
-]
-
 IntVector = npt.NDArray[np.int64]
 MIN_RECORDS = 30  # with fewer records most values are unique and most correlations are large by chance
 MAX_UNIQUE_SHARE = 0.05  # a larger share of unique values, or of rows that agree with no other, is a warning

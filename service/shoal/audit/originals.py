@@ -50,16 +50,6 @@ from shoal.audit.scales import DecimalSign, PublishedCategories, PublishedValues
 from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role
 
-__all__ = [
-    "UNKNOWN_TIMESTAMP",
-    "UNUSABLE",
-    "Originals",
-    "csv_line",
-    "is_export_of",
-    "max_record_bytes",
-    "read_originals",
-]
-
 DEFAULT_MAX_BYTES = 900_000  # ``kafka.max_record_bytes`` if the policy has no section ``kafka``
 UNUSABLE = -1  # subject code of an unusable record
 UNKNOWN_TIMESTAMP = -1

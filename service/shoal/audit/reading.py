@@ -26,42 +26,6 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, Typ
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
-__all__ = [
-    "ENVELOPE_FIELDS",
-    "INTEGER",
-    "LARGEST_COUNT",
-    "ORIGINAL_EXPORT",
-    "RELEASED_ENVELOPE",
-    "RELEASED_EXPORT",
-    "TOMBSTONE",
-    "Form",
-    "InputFile",
-    "JsonNumber",
-    "JsonObject",
-    "OriginalRecord",
-    "Record",
-    "as_record",
-    "byte_lines",
-    "canonical_decimal",
-    "canonical_float",
-    "csv_record_lines",
-    "first_line_names",
-    "is_array",
-    "is_blank",
-    "is_encodable",
-    "is_ended",
-    "is_parquet",
-    "is_text",
-    "json_document",
-    "json_text",
-    "json_value",
-    "original_header",
-    "original_records",
-    "released_header",
-    "released_records",
-    "within_depth",
-]
-
 Form: TypeAlias = Literal["csv", "jsonl"]
 Record: TypeAlias = Mapping[str, object]
 NumberWriter: TypeAlias = Callable[[float], str]

@@ -40,8 +40,6 @@ from shoal.audit.scales import JUDGED_SCALES, NO_VALUE, DecimalSign, PublishedNu
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import JSON_NUMBER, Attribute, Policy, Role
 
-__all__ = ["PartitionRows", "ReleasedRows", "read_release"]
-
 
 @dataclass(slots=True)
 class PartitionRows:

@@ -28,17 +28,6 @@ from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
-__all__ = [
-    "REMEDY",
-    "check_order",
-    "check_ordered_release",
-    "check_without_evidence",
-    "compare_rows",
-    "infer_clusters",
-    "is_in_input_order",
-    "repeated_numbers",
-]
-
 REMEDY = "give the evidence file (--evidence)"
 
 

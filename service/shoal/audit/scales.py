@@ -30,25 +30,6 @@ import numpy as np
 from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, is_text, json_text
 from shoal.policy import BLANKS, JSON_NUMBER, Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
 
-__all__ = [
-    "ABSENT",
-    "JUDGED_SCALES",
-    "NO_VALUE",
-    "POINT",
-    "Categories",
-    "DecimalSign",
-    "JudgedNumbers",
-    "JudgedScale",
-    "PublishedCategories",
-    "PublishedNumbers",
-    "PublishedValues",
-    "Release",
-    "TaxonomyTree",
-    "decimal_number",
-    "published_values",
-    "value_reader",
-]
-
 _MAX_LENGTH = 400  # no finite float64 printed on a grid has more characters
 
 

@@ -28,16 +28,6 @@ from shoal.audit.scales import JUDGED_SCALES, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
 
-__all__ = [
-    "AuditedCounts",
-    "check_summary",
-    "measure_losses",
-    "read_records",
-    "reading_warnings",
-    "refused_bounds",
-    "stated_suppressed",
-]
-
 _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
 _COUNTED = {*_ACCOUNTED, "records", "dropped", "clusters", "cluster_size", "subjects", "share", "policy"}

@@ -56,16 +56,6 @@ from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
-__all__ = [
-    "Accounts",
-    "AuditedReferences",
-    "StatedAccounts",
-    "check_references",
-    "check_unpublished",
-    "check_unpublished_rows",
-    "unknown_completeness",
-]
-
 MAX_AHEAD_MS = 3_600_000  # a service rejects records with a timestamp more than this far ahead of its clock (ms)
 FIRST_LOOK = 8  # so many times k records are counted first; among them are usually k subjects
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Check", "CheckCounter", "Verdict", "counted"]
-
 Status: TypeAlias = Literal["holds", "broken", "not examined"]
 MAX_PLACES = 10  # failed cases that a check lists
 _SMALLEST_FIXED = 0.001  # smaller numbers are printed with two significant digits, others with up to four decimals

@@ -73,8 +73,6 @@ from shoal.audit.verdict import CheckCounter, Verdict, counted
 from shoal.errors import InputError
 from shoal.policy import Policy
 
-__all__ = ["verify"]
-
 _DISPUTED = (
     "the files do not show whether records that are referenced as rejected, or as suppressed after a restart, count as "
     "arrivals"

@@ -9,8 +9,6 @@ from shoal.files import parse_algorithm_options, run_batch
 from shoal.policy import Policy
 from shoal.tables import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare files, algorithm and refinement."""

@@ -15,8 +15,6 @@ from shoal.policy import KafkaSection, Policy, advise, explain, missing_credenti
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
 
-__all__ = ["add_arguments", "execute"]
-
 SAMPLE_RECORDS = 20_000
 
 

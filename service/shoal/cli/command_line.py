@@ -17,8 +17,6 @@ from shoal.cli.options import add_option, check_variables, read_variables
 from shoal.errors import ParameterError, ShoalError
 from shoal.process_end import end_process_if_compiling
 
-__all__ = ["build_parser", "main"]
-
 CLOSED_PIPE = 128 + signal.SIGPIPE
 """Exit code of a command whose output pipe was closed: that of a program which does not handle the signal."""
 

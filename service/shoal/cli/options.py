@@ -18,17 +18,6 @@ from typing import NamedTuple
 from shoal.errors import ParameterError
 from shoal.health_check import DEFAULT_ADDRESS
 
-__all__ = [
-    "VARIABLES",
-    "OptionVariable",
-    "add_http_options",
-    "add_option",
-    "add_secret",
-    "check_variables",
-    "option_variables",
-    "read_variables",
-]
-
 VARIABLES = (
     "SHOAL_FROM",
     "SHOAL_HTTP",

@@ -10,8 +10,6 @@ from shoal.cli.release import add_file_arguments, checked_files, print_report
 from shoal.files import run_pipe
 from shoal.policy import Policy
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare files, formats and what the run writes beside its output."""

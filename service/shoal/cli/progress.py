@@ -13,8 +13,6 @@ from shoal.kafka import check_files, export_progress, import_progress, report_pr
 from shoal.policy import Policy
 from shoal.settings import kafka_settings, require_no_fault
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare export and import."""

@@ -8,8 +8,6 @@ from shoal.cli.release import add_format_arguments
 from shoal.files import choose_attribute, refuse_overwriting, run_reference
 from shoal.policy import Policy
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare sample, output and attribute."""

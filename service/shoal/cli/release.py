@@ -11,8 +11,6 @@ from shoal.files import Files, LossReport, RunReport
 from shoal.formats import is_notable, streamed_formats
 from shoal.observability import escape_control_characters, logger, three_digits, warn_unless_representative
 
-__all__ = ["add_file_arguments", "add_format_arguments", "checked_files", "counts_text", "print_report"]
-
 ALL_SUPPRESSED = (
     "no cluster satisfied the section privacy: give more records, mark the attribute that is the subject, raise "
     "stream.delta, or lower privacy.k"

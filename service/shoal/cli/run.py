@@ -30,8 +30,6 @@ from shoal.observability.http_access import HttpAccess
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings, require_no_fault
 
-__all__ = ["COLLECT_S", "add_arguments", "execute", "spaced_collections"]
-
 ALLOCATIONS = 50_000
 """Containers allocated and not freed, after which Python collects without being asked."""
 

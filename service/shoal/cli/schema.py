@@ -7,8 +7,6 @@ import json
 
 from shoal.policy.schema import policy_schema
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(_: argparse.ArgumentParser) -> None:
     """Declare no further options."""

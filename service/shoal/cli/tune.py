@@ -7,8 +7,6 @@ from typing import NoReturn
 
 from shoal.errors import ConfigError
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Accept any arguments, so that the refusal is about the command."""

@@ -13,8 +13,6 @@ from shoal.files import elapsed_time, open_output, refuse_overwriting
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
-__all__ = ["add_arguments", "execute"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files to judge and how strictly."""

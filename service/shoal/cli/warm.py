@@ -20,9 +20,6 @@ from shoal.policy.schema import Document
 from shoal.streams import precompile
 from shoal.tables.precompilation import precompile_table
 
-__all__ = ["add_arguments", "execute"]
-
-
 EVERYTHING_S = 100
 """Processor time of the compiler for all rules and tables (s), as measured: they share kernels."""
 POLICY_S = 30

@@ -26,14 +26,6 @@ from aiokafka.protocol.transaction import (
 )
 from aiokafka.record import default_records, memory_records
 
-__all__ = [
-    "LOST_RESPONSE",
-    "InvalidRecordError",
-    "plain_record_options",
-    "send_requests_once",
-    "tolerate_invalid_header_names",
-]
-
 _INVALID_RECORD = 87
 
 _refused_record: Any = type(

@@ -33,17 +33,6 @@ from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection,
 from shoal.scales import SCALES
 from shoal.settings import settings_error
 
-__all__ = [
-    "TopicLayout",
-    "UncheckedSettings",
-    "broker_configs",
-    "check_policy",
-    "find_missing_permissions",
-    "partitions_of",
-    "preflight",
-    "topic_configs",
-]
-
 _ALL, _DESCRIBE = 1 << 2, 1 << 8
 _BITS: dict[Operation, int] = {"READ": 1 << 3, "WRITE": 1 << 4}  # bits of Kafka's operations on a topic
 _TRANSACTION = 1  # type of coordinator in Kafka's protocol

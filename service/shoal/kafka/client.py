@@ -34,39 +34,6 @@ from shoal.kafka.credentials import TokenProvider, credential_fault, find_certif
 from shoal.observability import logger, raise_location
 from shoal.policy import FieldPath, KafkaSection
 
-__all__ = [
-    "CLIENT_ERRORS",
-    "TELL_EVERY_S",
-    "TRANSACTION_TIMEOUT_MS",
-    "NotYetError",
-    "Operation",
-    "admin",
-    "broker_cluster_id",
-    "broker_error",
-    "client_cluster_id",
-    "connection_timeout_ms",
-    "consumer",
-    "describe_missing",
-    "join_reasons",
-    "join_refusals",
-    "leader_answer",
-    "leader_away",
-    "log_bounds",
-    "log_end",
-    "meanwhile",
-    "named_text",
-    "named_topics",
-    "operations_on",
-    "producer",
-    "reading",
-    "stop",
-    "task_exception",
-    "to_shoal_error",
-    "transaction_error",
-    "transactional_id",
-    "unfit_setting",
-]
-
 MAX_NAMES = 8  # most partitions that a message names for one text
 
 _NUMBERS = re.compile(r"\d+")

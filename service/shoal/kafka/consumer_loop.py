@@ -35,8 +35,6 @@ from shoal.kafka.topics import member_id, settings_by_input
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 
-__all__ = ["ConsumerLoop", "Poller", "Worker", "wait_until_no_members"]
-
 POLL_S = 0.05  # longest poll (s)
 POLL_RECORDS = 2048
 PACE_S, PACE_SHARE = 0.04, 0.25

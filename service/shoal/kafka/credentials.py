@@ -31,21 +31,6 @@ from shoal.observability import logger
 from shoal.policy import KafkaSection
 from shoal.secret_files import IS_PIPE, OPEN_MODES, FileVersion, file_version, is_open_to_others, read_secret
 
-__all__ = [
-    "KEY_BYTES",
-    "MetadataKey",
-    "TokenProvider",
-    "UsedCredentials",
-    "certificate_files",
-    "check_files",
-    "credential_fault",
-    "find_certificate_faults",
-    "forget_token",
-    "metadata_keys",
-    "open_secret_files",
-    "secret_of",
-]
-
 COMMAND_S = 30.0  # time limit of the command that prints a token (s)
 REFRESH_SHARE = 0.8  # share of the lifetime of a token after which the command runs again
 

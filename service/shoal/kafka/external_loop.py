@@ -30,8 +30,6 @@ from shoal.kafka.transactions import ClusterListener
 from shoal.observability import logger
 from shoal.streams import BLOCK_RECORDS
 
-__all__ = ["ExternalLoop", "MessageSource", "Rewinds"]
-
 GRACE_S = 0.3  # how long a missing message may be on its way before a rewind is requested
 RETRY_S = 2.0
 """Pause after a rewind; it grows by this time with each further rewind, because a busy machine delivers slowly."""

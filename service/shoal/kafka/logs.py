@@ -27,16 +27,6 @@ from shoal.kafka.client import CLIENT_ERRORS, leader_away, log_bounds, reading, 
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
-__all__ = [
-    "LOG_ENDS_ANSWER_S",
-    "GapReader",
-    "LeaderCheck",
-    "LogEnds",
-    "ask_any_broker",
-    "first_record",
-    "read_committed_records",
-]
-
 READ_TIMEOUT_S = 10.0
 POLL_RECORDS = 500
 

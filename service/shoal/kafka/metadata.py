@@ -56,22 +56,6 @@ from shoal.kafka.offsets import MAX_FUTURE_TIMESTAMPED, OffsetState, ProgressErr
 from shoal.policy import KafkaSection, Policy
 from shoal.streams import BLOCK_RECORDS, AdaptiveState, release_strategy
 
-__all__ = [
-    "LIMIT_BYTES",
-    "NO_ENCRYPTION",
-    "CommittedState",
-    "MetadataCipher",
-    "OutputRows",
-    "decode",
-    "decode_membership",
-    "encode",
-    "encode_membership",
-    "largest_span",
-    "max_membership_bytes",
-    "pack",
-    "span_limit",
-]
-
 LIMIT_BYTES = 4096  # broker default of ``offset.metadata.max.bytes``
 
 UNLIMITED = 1 << 60

@@ -30,19 +30,6 @@ import numpy as np
 from shoal.arrays import BoolVector, Int64Vector
 from shoal.errors import GuaranteeError, InputError
 
-__all__ = [
-    "MAX_FUTURE_TIMESTAMPED",
-    "UNKNOWN",
-    "OffsetState",
-    "OffsetTracker",
-    "ProgressError",
-    "ReferenceRecord",
-    "Times",
-    "UnfinishedClusters",
-    "contradicted",
-    "log_truncated",
-]
-
 Times = tuple[int, int, int]  # broker timestamp, stream time before the record, and when this process read it (all ms)
 
 

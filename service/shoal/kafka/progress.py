@@ -35,8 +35,6 @@ from shoal.observability import logger
 from shoal.policy import KafkaSection, Policy
 from shoal.streams import AdaptiveState
 
-__all__ = ["export_progress", "import_progress", "report_progress"]
-
 
 async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
     """Return for each partition its committed state, and whether policy and key are those given."""

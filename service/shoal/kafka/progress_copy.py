@@ -29,8 +29,6 @@ from shoal.kafka.offsets import log_truncated
 from shoal.kafka.topics import ask_again_unless, topic_states
 from shoal.policy import KafkaSection
 
-__all__ = ["CopiedCommit", "Order", "ProgressCopy", "order_of"]
-
 FIRST_WINDOW_RECORDS = 1_000
 """Offsets that are searched first, from the end of the log; a partition that commits has its last copy there."""
 WINDOW_GROWTH = 8

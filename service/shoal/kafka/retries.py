@@ -18,15 +18,6 @@ from shoal.kafka.credentials import UsedCredentials
 from shoal.observability import Health, error_code, logger
 from shoal.policy import KafkaSection
 
-__all__ = [
-    "BrokerLiveness",
-    "backoff_s",
-    "jittered",
-    "run_with_retries",
-    "until_all",
-    "until_first",
-]
-
 log = logger("kafka")
 
 CHECK_S = 2.0

@@ -33,30 +33,6 @@ from shoal.kafka.transactions import PartitionCounts, TransactionalProducer, Tra
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
-__all__ = [
-    "PartitionContext",
-    "PartitionStart",
-    "StartOptions",
-    "check_copied_end",
-    "check_no_open_transaction",
-    "check_no_other_writer",
-    "check_no_record_after",
-    "check_output_is_empty",
-    "check_output_is_whole",
-    "commit_alone",
-    "decode_both",
-    "decode_committed",
-    "end_at_start",
-    "fetch_committed",
-    "fetch_committed_again",
-    "fetch_first_partition_count",
-    "initialize_partition",
-    "is_published_after",
-    "latest_published",
-    "newest_commit",
-]
-
-
 log = logger("kafka")
 
 IMPORT = "'shoal progress POLICY --import FILE'"

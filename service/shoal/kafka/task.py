@@ -38,8 +38,6 @@ from shoal.streams import (
     release_strategy,
 )
 
-__all__ = ["MAX_AHEAD_MS", "Message", "PartitionTask", "block_length", "restore_pipeline"]
-
 MAX_AHEAD_MS = 3_600_000
 """A record with a timestamp further ahead of the wall clock is invalid: it would expire all records that wait."""
 

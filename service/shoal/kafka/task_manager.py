@@ -54,8 +54,6 @@ from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.secret_files import OPEN_TO_OTHERS
 
-__all__ = ["TaskManager", "WorkerContext", "open_partitions", "tell_unopened"]
-
 MAX_CONCURRENT_OPENS = 8
 
 log = logger("kafka")

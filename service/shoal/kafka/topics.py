@@ -28,19 +28,6 @@ from shoal.kafka.client import CLIENT_ERRORS
 from shoal.kafka.offsets import ProgressError, log_truncated
 from shoal.policy import KafkaSection
 
-__all__ = [
-    "TopicState",
-    "allowed_operations",
-    "ask_again_unless",
-    "has_several_inputs",
-    "input_name",
-    "member_id",
-    "settings_by_input",
-    "topic_states",
-    "watch",
-    "watch_topics",
-]
-
 ASK_AGAIN_S = 1.0
 """After this time another broker is asked for a topic that is missing: one that starts may not know all topics yet."""
 

@@ -45,19 +45,6 @@ from shoal.observability import ClusterFigures, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.streams import BlockDecisions, DecidedCluster, release_strategy
 
-__all__ = [
-    "NO_LISTENER",
-    "ClusterListener",
-    "PartitionCounts",
-    "ProcessCounts",
-    "RecordCollector",
-    "TaskContext",
-    "TransactionBatch",
-    "TransactionSink",
-    "TransactionalProducer",
-    "UnpublishedRecord",
-]
-
 START_S = 30.0
 """Time limit (s). Within this time the broker aborts the previous producer's transaction, if it can."""
 CLOSE_S = 1.5

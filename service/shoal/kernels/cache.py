@@ -16,16 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = [
-    "EVERYTHING",
-    "Folders",
-    "has_cache",
-    "has_writable_cache",
-    "kernel_folders",
-    "mark_compiled",
-    "was_compiled",
-]
-
 EVERYTHING = "everything"
 """Name of a marker: kernels of every policy are compiled."""
 

@@ -32,11 +32,6 @@ from numba.core.cpu import CPUTargetOptions
 from shoal.kernels.cache import has_cache, kernel_folders
 from shoal.kernels.jit import Kernel, inner_options
 
-__all__ = [
-    "compiled_kernel",
-    "on_compilation",
-]
-
 _numba_flags: Any = config  # its names are set when numba is imported, so type checkers do not know them
 
 _CUT_OFF = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError)

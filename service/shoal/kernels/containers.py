@@ -13,8 +13,6 @@ import numpy as np
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.kernels.jit import njit_inline
 
-__all__ = ["Numbering", "clear", "count_up_to", "empty_numbering", "fill_heap", "number", "pop_nearest", "shell_sort"]
-
 
 @njit_inline
 def shell_sort(values: Float64Vector | Int64Vector) -> None:

@@ -15,22 +15,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
 
-__all__ = [
-    "INTERPRETED_HELD",
-    "Kernel",
-    "compile_if_large",
-    "inner_options",
-    "is_compiled",
-    "is_final",
-    "is_preparing",
-    "njit",
-    "njit_inline",
-    "njit_inner",
-    "set_preparing",
-    "use_compiled",
-    "with_compiled",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

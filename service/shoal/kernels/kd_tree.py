@@ -22,22 +22,6 @@ import numpy as np
 from shoal.arrays import Float64Cube, Float64Matrix, Float64Vector, Int32Matrix, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 
-__all__ = [
-    "ANY",
-    "LOWEST",
-    "NeighbourSearch",
-    "Tree",
-    "build",
-    "contains",
-    "empty_neighbour_search",
-    "farthest",
-    "nearest",
-    "neighbours_of",
-    "push_children",
-    "remove",
-    "split_at_median",
-]
-
 NO_RECORD = np.iinfo(np.int64).max
 """Stands for no record; larger than any record number."""
 SAMPLED_ROWS = 512

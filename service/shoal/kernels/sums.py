@@ -17,18 +17,6 @@ import numpy as np
 from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 
-__all__ = [
-    "add_code_distances",
-    "centroid",
-    "dense_coordinates",
-    "divide_sums",
-    "frequent_coordinates",
-    "squared_distance",
-    "subtract",
-    "sum_all",
-    "sum_clusters",
-]
-
 SIGNS = 64
 """Coordinates of a column with too many codes."""
 

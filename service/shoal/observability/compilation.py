@@ -26,8 +26,6 @@ from shoal.policy import Policy
 from shoal.process_end import register_compiling, wait_at_exit
 from shoal.streams import precompile
 
-__all__ = ["TABLE_COMPILE_S", "CompilationNotice", "KernelCompiler"]
-
 TABLE_COMPILE_S = 25
 """Processor time of the compiler for algorithm `auto` of tables (s); 18 s for up to 256 records."""
 

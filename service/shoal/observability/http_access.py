@@ -17,8 +17,6 @@ from shoal.errors import ConfigError
 from shoal.observability.logs import logger
 from shoal.secret_files import IS_PIPE, FileVersion, file_version, is_open_to_others, read_secret
 
-__all__ = ["ADDRESS", "HttpAccess", "ServerCertificate", "TokenCheck", "parse_address"]
-
 ADDRESS = "--http (SHOAL_HTTP)"
 CERTFILE = "--http-certfile (SHOAL_HTTP_CERTFILE)"
 KEYFILE = "--http-keyfile (SHOAL_HTTP_KEYFILE)"

@@ -23,29 +23,6 @@ from shoal.arrays import Float64Vector, Int8Vector, Int64Matrix, Int64Vector
 from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit_inline, njit_inner
 
-__all__ = [
-    "DISTINCT",
-    "ENTROPY",
-    "ENTROPY_TOLERANCE",
-    "EQUAL",
-    "HIERARCHICAL",
-    "NO_DIVERSITY",
-    "NO_L",
-    "ORDERED",
-    "RECURSIVE",
-    "SHARE_TOLERANCE",
-    "T_TOLERANCE",
-    "DiversityRule",
-    "LDiversity",
-    "Protection",
-    "ValueReference",
-    "build_diversity_rule",
-    "distance_of",
-    "empty_diversity_scratch",
-    "excess_of",
-    "is_diverse",
-]
-
 NO_L, DISTINCT, ENTROPY, RECURSIVE = range(4)  # kinds of l-diversity
 ORDERED, EQUAL, HIERARCHICAL = range(3)
 """Distances between two bins: by rank, 1 between any two, by the height of their lowest common ancestor."""

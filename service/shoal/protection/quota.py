@@ -10,8 +10,6 @@ from shoal.arrays import BoolVector, Int64Vector
 from shoal.formats import Block, Reason
 from shoal.policy import PerSubject
 
-__all__ = ["SubjectQuota"]
-
 
 class SubjectQuota:
     """Counts the records of each subject in the current window of one partition.

@@ -22,8 +22,6 @@ from shoal.protection.diversity import (
     build_diversity_rule,
 )
 
-__all__ = ["RecentCodes", "ValueIndex", "l_diversity_of", "value_reference_of"]
-
 _KINDS = {"distinct": DISTINCT, "entropy": ENTROPY, "recursive": RECURSIVE}
 _DISTANCES = {"ordered": ORDERED, "equal": EQUAL, "hierarchical": HIERARCHICAL}
 

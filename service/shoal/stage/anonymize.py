@@ -17,8 +17,6 @@ from shoal.stage.faust_adapter import FaustAdapter, find_app, stop_app
 from shoal.stage.handoff_queue import Cluster
 from shoal.stage.supervisor import StageSupervisor
 
-__all__ = ["Clusters", "anonymize"]
-
 _STOPPING: list[asyncio.Future[None]] = []
 """Running calls of `stop_app`; the event loop itself holds weak references only."""
 

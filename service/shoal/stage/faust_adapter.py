@@ -22,8 +22,6 @@ from faust.types.enums import ProcessingGuarantee
 from shoal.errors import BrokerUnavailableError, ConfigError
 from shoal.kafka import CLIENT_ERRORS, client_cluster_id, tolerate_invalid_header_names
 
-__all__ = ["USED_FAUST_API", "BufferedMessage", "FaustAdapter", "MessageBuffer", "find_app", "stop_app"]
-
 LIMIT_RECORDS = 2_048
 BATCHING_S = 0.02
 

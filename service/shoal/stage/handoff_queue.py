@@ -14,8 +14,6 @@ import msgspec
 
 from shoal.streams import DecidedCluster
 
-__all__ = ["Cluster", "HandoffQueue"]
-
 
 @dataclass(frozen=True)
 class Cluster:

@@ -24,8 +24,6 @@ from shoal.stage.faust_adapter import FaustAdapter, MessageBuffer
 from shoal.stage.handoff_queue import HandoffQueue
 from shoal.streams import BLOCK_RECORDS
 
-__all__ = ["StageSupervisor"]
-
 FINISH_S = 3.0  # how long the app may work on its present cluster after partitions are revoked or the app stops (s)
 CANCEL_S = 2.5  # how long the rest of the work may take after that (s)
 OPEN_TIMEOUT_S = 5.0

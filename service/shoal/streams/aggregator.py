@@ -31,8 +31,6 @@ from shoal.tables.arguments import (
     protection_faults,
 )
 
-__all__ = ["Released", "StreamAggregator", "SubjectEncoder"]
-
 
 @dataclass(frozen=True, slots=True)
 class Released:

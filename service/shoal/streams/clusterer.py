@@ -23,8 +23,6 @@ from shoal.streams.nearest import NearestRule
 from shoal.streams.steering import TargetSpan, position_faults
 from shoal.tables.arguments import AnyArray, is_finite_number, is_integer
 
-__all__ = ["InputValidator", "StreamClusterer", "code_distance_faults", "parameter_faults"]
-
 MAX_DIMENSIONS = 10_000
 """Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
 MAX_POSITION = 1 << 62  # positions and expiry keys must lie within +-2^62, so that their differences fit 64 bits

@@ -82,8 +82,6 @@ from shoal.tables.microaggregation import refined
 from shoal.tables.refinement import refine
 from shoal.tables.repair import precompile_repair, repair_by_swaps
 
-__all__ = ["BY_DISTANCE", "DiverseBlockRule", "DiverseRule"]
-
 TOLERANCE = 1e-9
 """Rounding allowance in records. The finished cluster is checked exactly."""
 STRICTNESS_LEVELS = 4  # clusters of one size that are tried where no bound is exact, from loose to strict

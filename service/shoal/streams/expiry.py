@@ -44,28 +44,6 @@ from shoal.streams.held_records import (
     trim,
 )
 
-__all__ = [
-    "NEWEST_POSITION",
-    "NO_TARGET",
-    "STAGED",
-    "Rule",
-    "StreamConstraints",
-    "StreamState",
-    "WeightTarget",
-    "Workspace",
-    "add_member",
-    "all_distinct",
-    "append_until_due",
-    "empty_workspace",
-    "has_min_population",
-    "limit_shares_and_reset",
-    "release_or_suppress",
-    "sort_by_age",
-    "squared_distances",
-    "update_weight",
-    "write_point",
-]
-
 STAGED, NEWEST_POSITION = range(2)
 """Entries of the cursor."""
 GAIN = 0.05  # change of the logarithm of the weight after a cluster whose excess span is one target above the target

@@ -38,17 +38,6 @@ from shoal.streams.partition import (
 )
 from shoal.tables.descent import DENSE_UP_TO
 
-__all__ = [
-    "BlockRule",
-    "Candidates",
-    "GrowthRule",
-    "candidates_of",
-    "grow",
-    "opportunity_cost",
-    "select_by_growth",
-    "set_candidate",
-]
-
 CANDIDATES_PER_K = 4
 """Nearest records, in units of k, from which awo selects. More take longer and reduce the loss by about 1 %."""
 

@@ -20,36 +20,6 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit_inline
 
-__all__ = [
-    "BY_CLOCK",
-    "BY_POSITION",
-    "CAUSE",
-    "CLUSTERS",
-    "COMPACTIONS",
-    "END",
-    "FLUSHED",
-    "GAP_COUNT",
-    "HEAD",
-    "NEWEST",
-    "NOT_DUE",
-    "POSITION",
-    "RELEASED",
-    "TAIL",
-    "Buffer",
-    "CoordinateBlock",
-    "DecisionBuffer",
-    "Decisions",
-    "HeldRecords",
-    "append_next",
-    "cause_of_oldest",
-    "empty_decision_buffer",
-    "empty_held",
-    "release",
-    "release_in_place",
-    "suppress",
-    "trim",
-]
-
 HEAD, TAIL = 0, 1
 """Indices into `HeldRecords.extent`."""
 GAP_COUNT, COMPACTIONS = 0, 1

@@ -50,8 +50,6 @@ from shoal.streams.held_records import (
     release_in_place,
 )
 
-__all__ = ["IndexedGrowthRule", "is_indexable"]
-
 INDEXED_FROM = 4000
 """Held records from which the index is used. With 5,000 it doubles the speed at least, with 2,000 it gains nothing."""
 MAX_INDEXED_DIMENSIONS = 8  # coordinates up to which the index may be faster than a scan

@@ -19,15 +19,6 @@ from shoal.kernels.jit import njit, njit_inline
 from shoal.protection.diversity import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
 from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
 
-__all__ = [
-    "InvariantChecker",
-    "InvariantLimits",
-    "RegisteredRecords",
-    "check_decisions",
-    "distances_of_clusters",
-    "violated_constraint",
-]
-
 VALID, NOT_HELD, TOO_FEW_SUBJECTS, SHARE_EXCEEDED, OVERDUE = range(5)
 """Results of `check_decisions`."""
 SHARE_TOLERANCE = 1e-9

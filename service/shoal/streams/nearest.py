@@ -29,8 +29,6 @@ from shoal.streams.expiry import (
 )
 from shoal.streams.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, DecisionBuffer, suppress
 
-__all__ = ["NearestRule", "select_by_distance", "select_nearest_subjects"]
-
 
 class NearestRule(Rule):
     """The oldest due record forms a cluster with its nearest held records, as many as are needed for k subjects.

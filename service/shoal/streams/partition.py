@@ -36,8 +36,6 @@ from shoal.tables.mdav import mdav, mdav_by_scan, mdav_dense
 from shoal.tables.refinement import descended, precompile_refinement, refine
 from shoal.tables.repair import CodedRecords, exchange_categories, repair_subjects
 
-__all__ = ["PAIRS_UP_TO", "PartitionFlushRule", "held_as_table", "partition_dense", "release_partition"]
-
 MAX_CODES = 256  # distinct codes of a column up to which it gets one coordinate per code in a table of held records
 SUBJECTS_TO_SPARE = 1.05
 """Different subjects that clusters have at the start, over those that they need: swaps must have a choice."""

@@ -35,8 +35,6 @@ from shoal.streams.stats import NO_CONFIDENTIAL_STATS, RunSummary, measure_clust
 from shoal.streams.steering import ConfidentialNumbers, DistanceSpace, TargetSpan
 from shoal.tables.precompilation import artificial_block
 
-__all__ = ["BLOCK_RECORDS", "LARGE_BLOCK_RECORDS", "PartitionPipeline", "precompile"]
-
 BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
 """Most records of a block if a commit may come between reading it and deciding on it; and of any other block."""
 UNLIMITED = 1 << 60

@@ -17,19 +17,6 @@ from shoal.policy import Policy
 from shoal.scales.loss import LossTotals
 from shoal.streams.stats import EMPTY_STATS, NO_CONFIDENTIAL_STATS, ConfidentialStats, ReleaseStats
 
-__all__ = [
-    "BlockDecisions",
-    "ClusterRestorer",
-    "DecidedCluster",
-    "PendingRow",
-    "ReleaseStrategy",
-    "ReorderBuffer",
-    "RestoredMember",
-    "join_decisions",
-    "release_strategy",
-    "released_in_order",
-]
-
 
 class DecidedCluster(NamedTuple):
     """A cluster whose members are final."""

@@ -30,8 +30,6 @@ from shoal.kernels.jit import njit, njit_inner
 from shoal.policy import Attribute, Policy
 from shoal.scales import SCALES, Scaling, scale_of
 
-__all__ = ["AdaptiveState", "SpreadState", "Spreads", "learned_attributes"]
-
 WARMUP = 32  # published clusters from which on their spread is used
 GAIN = 0.005  # smallest weight of the newest cluster in a mean; the nth cluster has the weight 1/n, if that is more
 MAX_DEVIATION, MAX_DEVIATION_UNBOUNDED = 6.0, 2.5

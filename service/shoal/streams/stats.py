@@ -20,15 +20,6 @@ from shoal.streams.invariants import distances_of_clusters
 from shoal.streams.steering import ConfidentialNumbers
 from shoal.tables.constraints import count_values
 
-__all__ = [
-    "EMPTY_STATS",
-    "NO_CONFIDENTIAL_STATS",
-    "ConfidentialStats",
-    "ReleaseStats",
-    "RunSummary",
-    "measure_clusters",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ReleaseStats:

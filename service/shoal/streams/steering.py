@@ -36,16 +36,6 @@ from shoal.scales import Embedding
 from shoal.streams.expiry import WeightTarget
 from shoal.tables.arguments import is_finite_number
 
-__all__ = [
-    "ConfidentialNumbers",
-    "DistanceSpace",
-    "TargetSpan",
-    "are_weights",
-    "order_keeping_weight",
-    "parse_position",
-    "position_faults",
-]
-
 INITIAL_SHARE = 2 / 3
 """Initial weight of a stream that follows a target, times (target + 1), as a share of `order_keeping_weight`. Measured
 spans were about inversely proportional to the weight (docs/adr/0016)."""

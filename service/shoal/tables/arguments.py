@@ -32,27 +32,6 @@ from shoal.protection.diversity import (
 from shoal.protection.value_codes import RecentCodes
 from shoal.tables.constraints import ConfidentialAttribute
 
-__all__ = [
-    "NUMBER",
-    "AnyArray",
-    "ConfidentialEncoder",
-    "Diversity",
-    "ProtectedCodes",
-    "Reference",
-    "as_array",
-    "as_objects",
-    "confidential_attributes",
-    "default_value_share",
-    "is_finite_number",
-    "is_integer",
-    "is_number",
-    "normal_form",
-    "parse_diversity",
-    "parse_references",
-    "protection_faults",
-]
-
-
 AnyArray: TypeAlias = NDArray[np.generic]  # an array of any type
 
 

@@ -37,24 +37,6 @@ from shoal.protection.diversity import (
 )
 from shoal.tables.measures import centroids_of
 
-__all__ = [
-    "NONE",
-    "ClusterConstraints",
-    "ConfidentialAttribute",
-    "ConstraintArrays",
-    "cluster_distances",
-    "count_values",
-    "emd_of_clusters",
-    "excess_of_constraints",
-    "is_unconstrained",
-    "merge_until_feasible",
-    "no_constraints",
-    "records_above_share",
-    "satisfies_constraints",
-    "subject_violation",
-    "violating_clusters",
-]
-
 
 class ValueCounts(NamedTuple):
     """How often each value occurs in each cluster, cluster after cluster, the most frequent value of each first."""

@@ -39,24 +39,6 @@ from shoal.arrays import (
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.tables.constraints import NONE, ConstraintArrays, is_unconstrained, satisfies_constraints, subject_violation
 
-__all__ = [
-    "DENSE_UP_TO",
-    "MIN_SIZE",
-    "NO_SUBJECTS",
-    "ROUNDS",
-    "PartitionState",
-    "anneal",
-    "build_partition_state",
-    "cost_to_swap",
-    "descend",
-    "descend_dense",
-    "member",
-    "move",
-    "pair_squares",
-    "recompute_centroids",
-]
-
-
 MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS, MOVES = 0, 1, 2, 3  # entries of `PartitionState.counters`
 SWAP_MOVES = 2
 

@@ -21,9 +21,6 @@ from shoal.tables.descent import pair_squares
 from shoal.tables.hilbert import best_runs, label_runs
 from shoal.tables.measures import loss_of
 
-__all__ = ["STORED", "ClusterPool", "check_exact", "choose_clusters", "optimal_of_line"]
-
-
 LARGEST = 5  # records of a cluster at most: 2k - 1 for k = 3
 STORED, LEFT, BUDGET = 0, 1, 2  # entries of `PricingResult.state`
 MAX_SETS = 2_000_000_000

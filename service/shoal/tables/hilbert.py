@@ -8,8 +8,6 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix,
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline
 
-__all__ = ["ONE_ATTRIBUTE", "best_runs", "hilbert", "label_runs", "optimal", "order_along_curve"]
-
 ONE_ATTRIBUTE = "algorithm: 'optimal' takes one attribute; use 'auto' for several"
 
 

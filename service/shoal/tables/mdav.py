@@ -21,18 +21,6 @@ from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, empty_neighbour_search, farthest, nearest, remove
 from shoal.kernels.sums import centroid, squared_distance, subtract, sum_all
 
-__all__ = [
-    "SCAN_UP_TO",
-    "join_as_block",
-    "mdav",
-    "mdav_by_scan",
-    "mdav_dense",
-    "take_nearest",
-    "vmdav",
-    "write_distances",
-]
-
-
 HEAD, END, STEPS = 0, 1, 2
 MAX_STEPS = 4  # steps along the list, per record left, before it is sorted again
 RADIX_BITS = 11  # bits that one pass of the radix sort looks at

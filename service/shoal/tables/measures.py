@@ -9,8 +9,6 @@ from shoal.kernels.jit import njit, njit_inner
 from shoal.kernels.kd_tree import ANY, build, empty_neighbour_search, nearest
 from shoal.kernels.sums import squared_distance
 
-__all__ = ["centroids_of", "confidential_loss", "distinct_categories", "linkage_share", "loss_of"]
-
 
 def centroids_of(values: Float64Matrix, labels: Int32Vector) -> Float64Matrix:
     """Return the centroid of each cluster, shape (clusters, d). No cluster may be empty. O(n d)."""

@@ -39,18 +39,6 @@ from shoal.tables.refinement import refine as refine_partitions
 from shoal.tables.repair import NEAR_CLUSTERS, repair_by_swaps
 from shoal.tables.t_closeness import TClosePartition, steered, strict
 
-__all__ = [
-    "ALGORITHMS",
-    "PARAMETER_RANGES",
-    "T_CLOSE_ALGORITHMS",
-    "Parameter",
-    "check_parameters",
-    "microaggregate",
-    "parameters_of",
-    "refined",
-]
-
-
 Parameter: TypeAlias = float | str
 
 Algorithm: TypeAlias = Callable[..., Int32Vector]

@@ -13,8 +13,6 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Int32Vector, Int64Matrix, Int64Vector
 
-__all__ = ["MAX_CODES", "has_many_codes", "split_by_codes"]
-
 MAX_CODES = 256
 """Coordinates that the codes of one part have at most. A table with so many codes is one part."""
 LARGE_ENTRIES = 1 << 22

@@ -13,8 +13,6 @@ from shoal.scales import scale_of
 from shoal.tables.repair import precompile_repair
 from shoal.tables.table import AlgorithmSpec, TablePipeline
 
-__all__ = ["artificial_block", "precompile_table"]
-
 SMALL, LARGE = 200, 600  # records of the artificial tables; up to 256 records are refined by kernels of their own
 
 

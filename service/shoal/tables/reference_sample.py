@@ -20,8 +20,6 @@ from shoal.errors import InputError
 from shoal.formats import Block, ConfidentialKeys, Key, is_json_number
 from shoal.policy import Attribute, Policy
 
-__all__ = ["UNITS", "ReferenceRow", "ReferenceSample", "SmoothedReference"]
-
 SUBJECTS_PER_BIN = 100  # a bin of numbers has at least one of this many subjects of the sample
 UNITS = 10_000  # shares have four decimals
 _STEPS = (1, 2, 5)

@@ -28,17 +28,6 @@ from shoal.tables.hilbert import order_along_curve
 from shoal.tables.mdav import SCAN_UP_TO, mdav
 from shoal.tables.measures import loss_of
 
-__all__ = [
-    "NO_CONSTRAINTS",
-    "REFINEMENTS",
-    "BudgetUsed",
-    "RefinedPartition",
-    "default_budget",
-    "descended",
-    "precompile_refinement",
-    "refine",
-]
-
 REFINEMENTS = ("none", "descent", "anneal", "exact")
 
 BudgetUsed: TypeAlias = Callable[[int], float]

@@ -36,15 +36,6 @@ from shoal.tables.descent import (
 )
 from shoal.tables.measures import centroids_of
 
-__all__ = [
-    "NEAR_CLUSTERS",
-    "CodedRecords",
-    "exchange_categories",
-    "precompile_repair",
-    "repair_by_swaps",
-    "repair_subjects",
-]
-
 LEAF_SIZE = 64
 NEAR_CLUSTERS = (8, 32, 128)
 """Nearest clusters that exchange records with a cluster, round by round; only the first round is needed for most."""

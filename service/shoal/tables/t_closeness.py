@@ -15,8 +15,6 @@ from shoal.tables.constraints import ConfidentialAttribute, cluster_distances, e
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import centroids_of
 
-__all__ = ["TClosePartition", "fewest_buckets", "steered", "strict"]
-
 LEAF_SIZE = 32
 MAX_ATTEMPTS = 32
 """Numbers of buckets that `strict` tries, one after the other, before it returns a partition that is not t-close."""

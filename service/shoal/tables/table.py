@@ -51,18 +51,6 @@ from shoal.tables.microaggregation import T_CLOSE_ALGORITHMS, check_parameters, 
 from shoal.tables.parts import MAX_CODES, has_many_codes, split_by_codes
 from shoal.tables.refinement import BudgetUsed
 
-__all__ = [
-    "AlgorithmSpec",
-    "ConfidentialColumn",
-    "ProtectedColumns",
-    "TablePipeline",
-    "TableRelease",
-    "check_algorithm",
-    "verify_subjects",
-    "verify_values",
-]
-
-
 BLOCKS_REFUSED = "--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks"
 REFINING_REFUSED = "--refine: cannot follow algorithm approximate on a table with categories; remove it"
 

@@ -10,8 +10,6 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix,
 from shoal.errors import ParameterError
 from shoal.tables.mdav import mdav
 
-__all__ = ["DependencyTree", "approximate", "dependency_tree", "discretized", "key_attributes"]
-
 DECIMALS = 12  # decimals to which the weights of edges are compared, so that rounding decides no tie
 MEASURES = ("variation", "rajski", "mutual-information")
 

@@ -12,8 +12,6 @@ from shoal.kernels.sums import squared_distance
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import centroids_of
 
-__all__ = ["genetic"]
-
 TWO_STEPS = 2
 
 

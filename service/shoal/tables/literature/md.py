@@ -10,8 +10,6 @@ from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, contains, empty_
 from shoal.kernels.sums import squared_distance
 from shoal.tables.mdav import join_as_block, take_nearest, write_distances
 
-__all__ = ["md"]
-
 LEAF_SIZE = 64
 
 
