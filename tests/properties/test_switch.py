@@ -29,7 +29,7 @@ def policy_of(rule: str, folder: Path) -> Policy:
         "attributes": {
             "age": {"role": "quasi_identifier", "bounds": [0, 110]},
             "ward": {"role": "quasi_identifier", "scale": "nominal"},
-            "ill": {"role": "confidential", "type": "string", "reference": "ills.csv"},
+            "ill": {"role": "confidential", "type": "string"} | ({"reference": "ills.csv"} if rule == "block" else {}),
         },
         "subject": "every_record",
         "privacy": {"k": 3},
