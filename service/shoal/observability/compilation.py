@@ -89,6 +89,7 @@ class KernelCompiler:
         if self._child is not None:
             self._child.kill()
             self._child.wait()
+            _close_input(self._child)
         if self._thread is not None and self._thread.is_alive():
             wait_at_exit(self._thread, self._has_failed)
 
@@ -138,6 +139,7 @@ class KernelCompiler:
         if code is None:
             return
         self._child = None
+        _close_input(child)
         if code == 0:
             self._load()
         else:
@@ -180,6 +182,12 @@ def _send(child: subprocess.Popen[bytes], data: bytes) -> None:
     with suppress(OSError):  # the exit code of the child tells
         child.stdin.write(data)
         child.stdin.flush()
+
+
+def _close_input(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdin is not None  # noqa: S101
+    with suppress(OSError):  # the child ended before it had read everything
+        child.stdin.close()
 
 
 def compile_as_child() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -115,6 +116,7 @@ class Child:
 
     def __init__(self) -> None:
         self.code: int | None = None
+        self.stdin = io.BytesIO()
         self.was_killed = False
 
     def poll(self) -> int | None:
@@ -179,7 +181,7 @@ def test_a_longer_run_changes_to_what_its_child_has_compiled(scene: Scene) -> No
         scene.child.code = 0
         advance_until_loaded(compiler)
         assert scene.compiled == [scene.policy.fingerprint, "process"]
-    assert not scene.child.was_killed
+    assert (scene.child.was_killed, scene.child.stdin.closed) == (False, True)
 
 
 def test_what_was_compiled_before_is_only_loaded(scene: Scene) -> None:
@@ -192,7 +194,7 @@ def test_what_was_compiled_before_is_only_loaded(scene: Scene) -> None:
 def test_a_run_that_ends_first_ends_its_child(scene: Scene) -> None:
     with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
         compiler.advance()
-    assert scene.child.was_killed
+    assert (scene.child.was_killed, scene.child.stdin.closed) == (True, True)
     assert scene.compiled == []
 
 
@@ -261,6 +263,7 @@ def test_a_child_compiles_into_the_cache_and_ends_with_its_parent(
         assert other.wait(60) == 1
     finally:
         child.kill()
+        compilation._close_input(child)
         cache.kernel_folders.cache_clear()
 
 
