@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -171,6 +172,51 @@ async def test_a_transaction_that_was_not_committed_is_counted_when_the_next_tas
     await task_with(counts, metrics, sink, sink.commits[-1]).close(commit=True)
     assert counted(metrics) == DECIDED | {"in": 13}
     assert warnings == []
+
+
+async def test_a_commit_that_was_made_again_under_another_policy_is_the_same() -> None:
+    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), LosesResponse()
+    await lost(counts, metrics, sink)
+    (found,) = sink.commits
+    assert counts.sent is not None
+    adapted = replace(found, state=replace(found.state, adaptive_state=b"weight"))
+    counts.sent = counts.sent._replace(commit=adapted)
+    counts.open(found.under_policy("cd" * 8), 100, metrics)
+    assert counted(metrics) == DECIDED
+
+
+async def test_of_several_packed_transactions_only_the_one_that_was_sent_is_counted() -> None:
+    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), LosesResponse(gate=asyncio.Event())
+    task = task_with(counts, metrics, sink)
+    for offset in range(3):
+        await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
+        await asyncio.sleep(0)
+    assert sink.gate is not None
+    sink.gate.set()
+    with pytest.raises(BrokerUnavailableError):
+        await task.commit()
+    await task.close(commit=False)
+    counts.open(sink.commits[0], 100, metrics)
+    assert counted(metrics) == {"in": 3, "quarantined": 1}
+
+
+async def test_a_transaction_that_was_cancelled_is_counted_when_its_commit_is_found() -> None:
+    class NeverAnswers(Sink):
+        async def publish_and_commit(self, *batch_and_commit: Any) -> None:
+            await super().publish_and_commit(*batch_and_commit)
+            await asyncio.Event().wait()
+
+    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), NeverAnswers()
+    task = task_with(counts, metrics, sink)
+    await task.process(MESSAGES)
+    committing = asyncio.create_task(task.commit())
+    await asyncio.sleep(0.01)
+    committing.cancel()
+    await asyncio.wait({committing})
+    await task.close(commit=False)
+    assert counted(metrics) == {"in": 12}
+    counts.open(sink.commits[0], 100, metrics)
+    assert counted(metrics) == DECIDED
 
 
 async def test_if_another_worker_has_committed_since_nothing_is_counted_and_the_log_says_of_how_many_records(
