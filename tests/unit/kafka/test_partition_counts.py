@@ -302,6 +302,7 @@ async def test_dropped_messages_are_counted_apart_and_complete_their_offsets() -
     sink = Sink()
     task, metrics = task_of(policy(), sink)
     await task.process(topic(25))
+    assert samples(metrics)["dropped", "deletes"] == 0, "not before they are committed"
     await task.commit(flush=True)
     assert samples(metrics) == {
         ("in", ""): 15,
@@ -330,6 +331,22 @@ async def test_a_dropped_message_takes_no_position() -> None:
         await task.commit(flush=True)
     assert clusters(with_drops) == clusters(without)
     assert len(clusters(with_drops)) > 5
+
+
+@pytest.mark.parametrize("read_before", [24, 33])
+async def test_a_restart_decides_the_same_clusters_and_counts_no_dropped_message_again(read_before: int) -> None:
+    whole, parts = Sink(), Sink()
+    task, _ = task_of(policy(), whole)
+    await task.process(topic(60))
+    await task.commit(flush=True)
+    first, before = task_of(policy(), parts)
+    await first.process(topic(read_before))
+    await first.commit()
+    second, after = task_of(policy(), parts, parts.published[-1][1])
+    await second.process([one for one in topic(60) if one.offset >= second.position])
+    await second.commit(flush=True)
+    assert clusters(parts) == clusters(whole)
+    assert sum(samples(one).get(("dropped", "deletes"), 0) for one in (before, after)) == 12
 
 
 # ---------------------------------------------------------------- values that a taxonomy lacks
@@ -390,3 +407,12 @@ async def test_no_value_is_counted_again_after_a_restart(read_before: int) -> No
     await second.process([one for one in unknown_topic(60) if one.offset >= second.position])
     await second.commit(flush=True)
     assert before.unknown_totals["area"] + after.unknown_totals["area"] == 20
+
+
+async def test_no_value_is_counted_again_after_a_task_that_failed() -> None:
+    counts, metrics = PartitionCounts("t", 0), Metrics()
+    for _ in range(2):
+        task, _ = task_of(unknown_policy(), Sink(), metrics=metrics, counts=counts)
+        await task.process(unknown_topic(30))
+        await task.close(commit=False)
+    assert metrics.unknown_totals == {"area": 10}
