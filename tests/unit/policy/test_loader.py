@@ -103,6 +103,17 @@ def test_what_exceeds_a_limit_is_named(
 
 
 @pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("attributes: {patient: identifier, age: }\nprivacy: {k: 3}\n", {"attributes.patient", "attributes.age"}),
+        ("attributes: {age: {role: quasi_identifier}}\nprivacy: {k: 3}\nsubject: every\n", {"subject"}),
+    ],
+)
+def test_what_a_faulty_attribute_may_give_is_not_said_to_be_missing(text: str, paths: set[str], tmp_path: Path) -> None:
+    assert set(faults(text, tmp_path)) == paths
+
+
+@pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
         ("a: [1\nb: 2", 2, "a list in [...] is not closed"),
