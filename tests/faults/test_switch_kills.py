@@ -35,7 +35,7 @@ async def test_kills_around_the_change_to_compiled_kernels_lose_and_repeat_nothi
             children = children_of(worker.pid)
             assert len(children) == (1 if after_s is None else 0)
             worker.kill()
-            await wait_until(partial(_have_ended, children), 5, "the end of the child")
+            await wait_until(partial(_have_ended, children), 20, "the end of the child")
     await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
 
