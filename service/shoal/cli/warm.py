@@ -32,6 +32,7 @@ TABLES = "tables"
 LARGE_DELTA = 30_000
 """So large that the kernels of indexes are compiled, too."""
 REFERENCE = "shares.csv"
+OF_THE_LITERATURE = ("md", "genetic", "approximate")
 NUMBER = {"role": "quasi_identifier", "bounds": [0, 1]}
 VARIANTS: tuple[Mapping[str, Mapping[str, Any]], ...] = (
     {},
@@ -62,7 +63,7 @@ def execute(options: argparse.Namespace) -> int:
             for policy in of_one_rule:
                 background.run(partial(_compile, policy))
             if what == TABLES and not options.policy:
-                background.run(_compile_refinements)
+                background.run(_compile_choices)
             log.info("kernels are ready", kernels_of=what, compiled_s=round(compilation.seconds - before_s, 1))
     mark_compiled(policies[0].fingerprint if options.policy else EVERYTHING)
     if compilation.seconds and not has_writable_cache():
@@ -79,11 +80,14 @@ def _compile(policy: Policy) -> None:
         (precompile_table if policy.stream is None else precompile)(policy)
 
 
-def _compile_refinements() -> None:
-    """Compile the kernels of the refinements that a table gets only if they are asked for."""
+def _compile_choices() -> None:
+    """Compile the kernels of the refinements and algorithms that a table gets only if they are asked for."""
+    rows = np.random.default_rng(0).random((30, 2))
     with with_compiled():
         for refine in SLOW_REFINEMENTS:
-            microaggregate(np.random.default_rng(0).random((30, 2)), 3, refine=refine)
+            microaggregate(rows, 3, refine=refine)
+        for algorithm in OF_THE_LITERATURE:
+            microaggregate(rows, 3, algorithm)
 
 
 def _policies_of_every_rule() -> Iterator[Policy]:
