@@ -278,6 +278,19 @@ def test_a_marker_holds_for_this_processor_and_these_versions(monkeypatch: pytes
     assert cache.was_compiled("b")
 
 
+@pytest.mark.parametrize("chosen", ["", "generic"])
+def test_a_marker_of_code_for_every_processor_holds_on_each(
+    chosen: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache, "_PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setenv("NUMBA_CPU_NAME", chosen)
+    found = set()
+    for name in ("old", "new"):
+        (tmp_path / "cpuinfo").write_text(f"model name : {name}\n")
+        found.add(cache._platform.__wrapped__())
+    assert len(found) == (1 if chosen else 2)
+
+
 @pytest.mark.parametrize(("has_stream", "what"), [(True, "rule nearest"), (False, "tables")])
 def test_warm_says_when_the_kernels_of_a_policy_are_ready(tmp_path: Path, *, has_stream: bool, what: str) -> None:
     path = policy_file(tmp_path, "nearest", 3)
