@@ -188,6 +188,8 @@ class PartitionTask:
                     _say_that_worker_lags()
                 if self._waits_for_compiler:
                     await asyncio.sleep(POLL_S)
+                    if self._commit_wait_s == 0:
+                        await self._commit()
                 else:
                     start += await self._process_slice(new[start:])
 
@@ -410,9 +412,13 @@ class PartitionTask:
             self.tracker.flush_at_offset = None
             await self._commit()
 
+    def leave(self) -> None:
+        """Let `process` end after the block that it decides on; `close` follows."""
+        self._is_leaving = True
+
     async def close(self, *, commit: bool) -> None:
         """Close the producer of the partition; with ``commit``, commit first if the task can commit yet."""
-        self._is_leaving = True
+        self.leave()
         async with self._lock:
             self._is_closed = True
             try:

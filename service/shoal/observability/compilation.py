@@ -41,6 +41,8 @@ POLL_S = 0.2
 CHILD_NICENESS = 5
 """How much less of a busy processor the compiler gets: a third of the share of the worker."""
 
+NOT_COMPILED = "kernels were not compiled, and records are processed more slowly"
+
 _NEEDED_BYTES = 400_000_000
 """Memory that compiling needs."""
 
@@ -106,8 +108,12 @@ class KernelCompiler:
         if held > INTERPRETED_HELD:
             self._begin_s = 0.0
         self._step()
+        told_s = time.monotonic()
         while held > INTERPRETED_HELD and not self._is_over:
             time.sleep(POLL_S)
+            if time.monotonic() - told_s >= REMINDER_S:
+                told_s = time.monotonic()
+                self._log.info("records wait for the faster form of the kernels", held=held)
             self._step()
 
     def _step(self) -> None:
@@ -115,7 +121,7 @@ class KernelCompiler:
             return
         if self._thread is not None:
             if not self._thread.is_alive():
-                self._end()
+                self._end(NOT_COMPILED)
         elif self._child is not None:
             self._look_at(self._child)
         elif time.process_time() >= self._begin_s:
@@ -129,7 +135,10 @@ class KernelCompiler:
             self._end("memory is short: kernels are not compiled, and records are processed more slowly")
         elif has_writable_cache():
             self._log.info("a faster form of the kernels is being compiled beside the work")
-            self._child = _start_child(self._policy)
+            try:
+                self._child = _start_child(self._policy)
+            except OSError as error:  # no memory or no process is left
+                self._end(NOT_COMPILED, reason=error.strerror)
         else:
             self._log.info("no cache of kernels is writable: a faster form is compiled in a thread of this process")
             self._load()
@@ -143,7 +152,7 @@ class KernelCompiler:
         if code == 0:
             self._load()
         else:
-            self._end("kernels were not compiled, and records are processed more slowly", exit_code=code)
+            self._end(NOT_COMPILED, exit_code=code)
 
     def _load(self) -> None:
         self._thread = threading.Thread(target=self._run, name="kernels", daemon=True)

@@ -153,6 +153,27 @@ async def test_a_rejected_future_timestamp_is_committed_before_later_decisions(
     assert second.clusters
 
 
+async def test_a_task_that_waits_for_the_compiler_commits_what_is_decided_and_can_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: True)
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(delta=2), sink, clock=clock)
+    await task.process([record(offset) for offset in range(4)])
+    decided = len(sink.published)
+    for name, value in {"is_preparing": lambda: True, "INTERPRETED_HELD": 0, "POLL_S": 0.0}.items():
+        monkeypatch.setattr(f"shoal.kafka.task.{name}", value)
+    waiting = asyncio.create_task(task.process([record(4)]))
+    clock.s += 60.0
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert (waiting.done(), decided, len(sink.published)) == (False, 0, 1)
+    task.leave()
+    await asyncio.wait_for(waiting, 5)
+    assert task.position == 4
+    await task.close(commit=True)
+
+
 async def test_commit_times_never_decrease() -> None:
     clock, sink = Clock(), Sink()
     task = task_of(policy_of(), sink, clock=clock)

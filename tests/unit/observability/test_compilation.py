@@ -110,6 +110,9 @@ class Clock:
     def sleep(self, _: float) -> None:
         self.slept += 1
 
+    def monotonic(self) -> float:
+        return 4.0 * self.slept
+
 
 class Child:
     """A compiling process whose exit code is set by the test."""
@@ -205,6 +208,41 @@ def test_records_are_processed_without_the_compiler_if_it_fails(scene: Scene) ->
         advance_until_loaded(compiler)
     assert scene.log.lines[1:] == ["kernels were not compiled, and records are processed more slowly exit_code=-9"]
     assert scene.compiled == []
+
+
+def test_records_are_processed_without_the_compiler_if_it_cannot_be_started(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: Policy) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(compilation, "_start_child", start)
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        compiler.advance(1_001)
+        assert not is_preparing()
+    said = "kernels were not compiled, and records are processed more slowly"
+    assert scene.log.lines[1:] == [f"{said} reason=Resource temporarily unavailable"]
+
+
+def test_a_form_that_cannot_be_loaded_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.mark_compiled(scene.policy.fingerprint)
+    monkeypatch.setattr(compilation.KernelCompiler, "_run", lambda _: None)
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        advance_until_loaded(compiler)
+    assert scene.log.lines == ["kernels were not compiled, and records are processed more slowly"]
+
+
+def test_a_wait_for_the_compiler_is_told_every_ten_seconds(scene: Scene) -> None:
+    class SlowChild(Child):
+        def poll(self) -> int | None:
+            return None if scene.clock.slept < 7 else 1
+
+    compilation_child = SlowChild()
+    with KernelCompiler(scene.policy, cast("Any", scene.log)) as compiler:
+        compiler._child = cast("Any", compilation_child)
+        compiler.advance(1_001)
+    waits = [line for line in scene.log.lines if line == "records wait for the faster form of the kernels held=1001"]
+    assert len(waits) == 2
 
 
 @pytest.mark.parametrize("has_cache", [True, False])

@@ -143,6 +143,12 @@ def test_a_yaml_error_says_its_reason(text: str, line: int | None, reason: str, 
     [
         ("role: c", "rolle: c", "attributes.diagnosis.rolle", "unknown field; did you mean role?"),
         ("privacy:", "privcy: {}\nprivacy:", "privcy", "unknown field; did you mean privacy?"),
+        (
+            "privacy:",
+            "kafka: {transaction_timeout_ms: 9000}\nprivacy:",
+            "kafka.transaction_timeout_ms",
+            "no longer a field: it is 60 s; remove it",
+        ),
         ("privacy:", "zzz: {}\nprivacy:", "zzz", "unknown field; remove it or check its spelling"),
         ("{k: 10}", "{k: ten}", "privacy.k", "must be an integer from 2 to 10,000,000"),
         ("weight: 2.0", "weight: heavy", "attributes.income.weight", "must be a number above 0 and at most 1,000,000"),
