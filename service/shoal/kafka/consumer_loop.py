@@ -260,8 +260,6 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
         try:
             await asyncio.wait({work, stop_waiter, failure_waiter}, return_when=asyncio.FIRST_COMPLETED)
             if self._stopping.is_set() and self._may_hold_partitions:
-                for _, task in list(self._tasks.items()):
-                    task.leave()
                 # The work notices that by itself, unless it waits for a broker that does not answer.
                 await asyncio.wait({work, failure_waiter}, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -412,13 +412,9 @@ class PartitionTask:
             self.tracker.flush_at_offset = None
             await self._commit()
 
-    def leave(self) -> None:
-        """Let `process` end after the block that it decides on; `close` follows."""
-        self._is_leaving = True
-
     async def close(self, *, commit: bool) -> None:
         """Close the producer of the partition; with ``commit``, commit first if the task can commit yet."""
-        self.leave()
+        self._is_leaving = True  # `process` ends after the block that it decides on
         async with self._lock:
             self._is_closed = True
             try:

@@ -153,7 +153,7 @@ async def test_a_rejected_future_timestamp_is_committed_before_later_decisions(
     assert second.clusters
 
 
-async def test_a_task_that_waits_for_the_compiler_commits_what_is_decided_and_can_leave(
+async def test_a_task_that_waits_for_the_compiler_commits_what_is_decided_and_can_be_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: True)
@@ -168,10 +168,8 @@ async def test_a_task_that_waits_for_the_compiler_commits_what_is_decided_and_ca
     for _ in range(200):
         await asyncio.sleep(0)
     assert (waiting.done(), decided, len(sink.published)) == (False, 0, 1)
-    task.leave()
-    await asyncio.wait_for(waiting, 5)
-    assert task.position == 4
-    await task.close(commit=True)
+    await asyncio.wait_for(task.close(commit=True), 5)
+    assert (waiting.done(), task.position) == (True, 4)
 
 
 async def test_commit_times_never_decrease() -> None:
