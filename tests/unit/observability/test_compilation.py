@@ -194,6 +194,18 @@ def test_what_was_compiled_before_is_only_loaded(scene: Scene) -> None:
     assert (scene.log.lines, scene.compiled) == ([], [scene.policy.fingerprint, "process"])
 
 
+def test_a_command_loads_early_and_at_once_what_was_compiled_before(scene: Scene) -> None:
+    cache.mark_compiled(scene.policy.fingerprint)
+    with KernelCompiler(scene.policy, cast("Any", scene.log)) as compiler:
+        scene.clock.now_s = 0.19
+        compiler.advance()
+        assert scene.compiled == []
+        scene.clock.now_s = 0.2
+        compiler.advance()
+        assert scene.compiled == [scene.policy.fingerprint, "process"]
+    assert scene.log.lines == []
+
+
 def test_a_run_that_ends_first_ends_its_child(scene: Scene) -> None:
     with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
         compiler.advance()
