@@ -20,7 +20,7 @@ from shoal.observability import CompilationNotice, logger
 from shoal.policy import RULES, Policy
 from shoal.policy.schema import Document
 from shoal.streams import precompile
-from shoal.tables import microaggregate
+from shoal.tables import ALGORITHMS, microaggregate
 from shoal.tables.microaggregation import SLOW_REFINEMENTS
 from shoal.tables.precompilation import precompile_table
 
@@ -32,7 +32,6 @@ TABLES = "tables"
 LARGE_DELTA = 30_000
 """So large that the kernels of indexes are compiled, too."""
 REFERENCE = "shares.csv"
-OF_THE_LITERATURE = ("md", "genetic", "approximate")
 NUMBER = {"role": "quasi_identifier", "bounds": [0, 1]}
 VARIANTS: tuple[Mapping[str, Mapping[str, Any]], ...] = (
     {},
@@ -86,8 +85,8 @@ def _compile_choices() -> None:
     with with_compiled():
         for refine in SLOW_REFINEMENTS:
             microaggregate(rows, 3, refine=refine)
-        for algorithm in OF_THE_LITERATURE:
-            microaggregate(rows, 3, algorithm)
+        for algorithm in ALGORITHMS:
+            microaggregate(rows[:, :1] if algorithm == "optimal" else rows, 3, algorithm)
 
 
 def _policies_of_every_rule() -> Iterator[Policy]:
