@@ -234,12 +234,16 @@ def _end_with_parent() -> None:
 
 
 def _has_memory() -> bool:
-    """Return whether the limit of the container, if there is one, leaves what compiling needs."""
+    """Return whether the limit of the container, if there is one, leaves what compiling needs.
+
+    Pages of files that nobody has read lately do not count: the kernel drops them when memory is needed.
+    """
     try:
         limit, used = (int((_CONTROL_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
-    except (OSError, ValueError):
+        statistics = dict(line.split() for line in (_CONTROL_GROUP / "memory.stat").read_text().splitlines())
+        return limit - used + int(statistics["inactive_file"]) > _NEEDED_BYTES
+    except (OSError, ValueError, KeyError):
         return True
-    return limit - used > _NEEDED_BYTES
 
 
 class CompilationNotice:

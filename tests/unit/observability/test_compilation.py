@@ -288,7 +288,8 @@ def test_decisions_on_many_held_records_wait_for_the_compiler(scene: Scene) -> N
 def test_the_limit_of_the_container_counts_as_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compilation, "_CONTROL_GROUP", tmp_path)
     assert compilation._has_memory(), "no control group"
-    (tmp_path / "memory.current").write_text("300000000\n")
+    (tmp_path / "memory.current").write_text("350000000\n")
+    (tmp_path / "memory.stat").write_text("anon 300000000\ninactive_file 50000000\n")
     for limit, has_memory in (("max", True), ("705000000", True), ("695000000", False)):
         (tmp_path / "memory.max").write_text(f"{limit}\n")
         assert compilation._has_memory() == has_memory
