@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shoal.cli import warm
 from support.by_night import at_night
 from support.certificates import Authority
 from support.commands import Ended, run_command
@@ -511,3 +512,15 @@ def test_sigterm_takes_drafts_away(folder: Path) -> None:
         process.terminate()
         assert process.wait(30) == 143
     assert not list(folder.glob("*out.jsonl*"))
+
+
+@pytest.mark.parametrize(("solver", "expected"), [(None, ["anneal"]), (object(), ["anneal", "exact"])])
+def test_warm_compiles_no_refinement_whose_solver_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, solver: object, expected: list[str]
+) -> None:
+    """The image has no extras."""
+    called: list[str] = []
+    monkeypatch.setattr(warm, "find_spec", {"highspy": solver}.get)
+    monkeypatch.setattr(warm, "microaggregate", lambda *_, refine="none": called.append(refine))
+    warm._compile_choices()
+    assert sorted(set(called) - {"none"}) == expected
