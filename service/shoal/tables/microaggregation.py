@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernels.jit import compile_if_large
+from shoal.kernels.pieces import Progress, telling
 from shoal.protection.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
     Diversity,
@@ -112,6 +113,7 @@ def microaggregate(
     max_value_share: float | None = None,
     t: float | None = None,
     reference: Reference | Sequence[Reference] | None = None,
+    progress: Progress | None = None,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
@@ -150,6 +152,9 @@ def microaggregate(
     reference : mapping or sequence of mappings, optional
         Share of each value, for each attribute; by default the table. If all its values are numbers or missing, the
         distance is the ordered one, else the equal one.
+    progress : callable, optional
+        Called about every second of long work, with the name of a step and the share of it that is done, from 0 to 1.
+        The number of steps is not known before. What it raises ends the call.
 
     Returns
     -------
@@ -178,6 +183,8 @@ def microaggregate(
         faults += protection_faults(l, max_value_share, t, reference, None)
     if is_protected and confidential is None:
         faults.append("confidential: missing, l, max_value_share, t and reference apply to it")
+    if progress is not None and not callable(progress):
+        faults.append("progress: must be a function of a step and a share")
     if faults:
         raise ParameterError("; ".join(faults))
     if confidential is not None:
@@ -188,10 +195,10 @@ def microaggregate(
             l=parse_diversity(l),
             max_value_share=default_value_share(l, max_value_share),
         )
-    found = refined(
-        table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
-    )
-    return found.labels
+    with telling(progress):
+        return refined(
+            table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
+        ).labels
 
 
 def refined(
