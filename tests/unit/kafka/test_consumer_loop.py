@@ -308,6 +308,37 @@ def poller_of(first: Task, second: Task) -> tuple[Poller, Any]:
     return Poller(tasks, 0.2), tasks
 
 
+@pytest.mark.parametrize(("wait_s", "timeout_ms"), [(0.0123, 13), (3.0, 50)])
+async def test_a_poll_ends_when_the_next_commit_is_due_or_after_50_ms(wait_s: float, timeout_ms: int) -> None:
+    poller, _ = poller_of(Task(), Task(wait_s=wait_s))
+    consumer: Any = PollConsumer()
+    assert await poller.poll(consumer, {}) == {}
+    assert consumer.timeouts_ms == [timeout_ms]
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+async def test_a_poll_ends_with_a_transaction_that_a_task_waits_for_and_with_a_flush(
+    monkeypatch: pytest.MonkeyPatch,
+    flushes: bool,  # noqa: FBT001
+) -> None:
+    """A commit that is due does not end the poll while its task flushes."""
+    monkeypatch.setattr("shoal.kafka.consumer_loop.POLL_S", 3600.0)
+    ended = asyncio.create_task(asyncio.sleep(0.01))
+    first = Task(wait_s=0.0) if flushes else Task(transaction=ended)
+    poller, _ = poller_of(first, Task())
+    consumer, flushing = PollConsumer(), cast("Any", {first: ended} if flushes else {})
+    assert await asyncio.wait_for(poller.poll(cast("Any", consumer), flushing), 60) == {}
+    assert (consumer.timeouts_ms, ended.done()) == ([3_600_000], True)
+
+
+async def test_messages_are_returned_also_if_a_transaction_ends_at_the_same_time() -> None:
+    ended = asyncio.create_task(asyncio.sleep(0))
+    await ended
+    poller, _ = poller_of(Task(transaction=ended), Task())
+    consumer: Any = PollConsumer(messages={FIRST: ["a"]})
+    assert {FIRST: ["a"]} in [await poller.poll(consumer, {}) for _ in range(3)]
+
+
 async def poll_for(poller: Poller, consumer: Any, count: int) -> None:
     """Poll until there were messages so often."""
     while count:
@@ -377,6 +408,16 @@ async def test_the_partition_of_a_full_task_stays_paused_until_it_has_room() -> 
     await poller.poll(consumer, {})
     await poller.poll(consumer, {})
     assert consumer.calls[2:] == [("resume", "0")]
+
+
+async def test_a_partition_whose_task_was_replaced_is_not_resumed() -> None:
+    """Its new task is opened with a position of its own, and resumes it then."""
+    poller, tasks = poller_of(Task(is_full=True), Task())
+    consumer: Any = PollConsumer(messages={SECOND: ["a"]})
+    await poller.poll(consumer, {})
+    tasks.tasks[FIRST] = Task()
+    await poller.poll(consumer, {})
+    assert consumer.calls == [("pause", "0")]
 
 
 # ---------------------------------------------------------------- before a drain
