@@ -177,14 +177,12 @@ def microaggregate(
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
     table = _checked_values(values)
-    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints)
+    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints, progress)
     is_protected = any(one is not None for one in (l, max_value_share, t, reference))
     if is_protected or confidential is not None:
         faults += protection_faults(l, max_value_share, t, reference, None)
     if is_protected and confidential is None:
         faults.append("confidential: missing, l, max_value_share, t and reference apply to it")
-    if progress is not None and not callable(progress):
-        faults.append("progress: must be a function of a step and a share")
     if faults:
         raise ParameterError("; ".join(faults))
     if confidential is not None:
@@ -372,6 +370,7 @@ def _argument_faults(
     parameters: object,
     budget_used: object,
     constraints: object,
+    progress: object = None,
 ) -> list[str]:
     """Return what is wrong with the arguments of `microaggregate` for n records, as messages."""
     checks = [
@@ -383,6 +382,7 @@ def _argument_faults(
         (parameters is None or isinstance(parameters, Mapping), "parameters: must be a mapping of names to values"),
         (budget_used is None or callable(budget_used), "budget_used: must be a function of the number of changes"),
         (isinstance(constraints, ClusterConstraints), "constraints: must be ClusterConstraints"),
+        (progress is None or callable(progress), "progress: must be a function of a step and a share"),
     ]
     faults = [message for is_fine, message in checks if not is_fine]
     return faults + (_constraint_faults(constraints, n) if isinstance(constraints, ClusterConstraints) else [])

@@ -108,7 +108,7 @@ def test_slow_work_is_logged_where_there_is_no_terminal(
             (reading_bar("-", "line", file), lambda advance: advance(1234)),
             (reading_bar("-", "line", None), lambda advance: advance(1234)),
         ):
-            with shown as given:  # type: ignore[attr-defined]
+            with shown as given:
                 act(given)
                 threading.Event().wait(0.2)
     lines = logged(capsys.readouterr().err)
