@@ -153,8 +153,8 @@ def microaggregate(
         Share of each value, for each attribute; by default the table. If all its values are numbers or missing, the
         distance is the ordered one, else the equal one.
     progress : callable, optional
-        Called about every second of long work, with the name of a step and the share of it that is done, from 0 to 1.
-        The number of steps is not known before. What it raises ends the call.
+        Called between the pieces of long work, often many times a second, with the name of a step and the share of it
+        that is done, from 0 to 1. The number of steps is not known before. What it raises ends the call.
 
     Returns
     -------
@@ -174,6 +174,8 @@ def microaggregate(
     Guarantee: every label occurs at least k times and every cluster satisfies the constraints; both are checked on the
     result. Clusters of an algorithm that violate a constraint are merged with their nearest, and refinement makes no
     change that violates one.
+    Ctrl-C raises KeyboardInterrupt within about two seconds. Only a step of the solver of ``exact``, or a macrogroup of
+    ``genetic``, is not interrupted.
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
     table = _checked_values(values)
