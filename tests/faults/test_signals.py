@@ -101,8 +101,8 @@ def test_an_interrupt_ends_a_python_program(step: str, tmp_path: Path) -> None:
     variables = dict(os.environ)
     if step != "budget":
         variables |= {"NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", ENDLESS_CALL], env=variables, **pipes) as process:
+    command = [sys.executable, "-c", ENDLESS_CALL]
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             if step == "budget":
                 assert process.stdout is not None

@@ -377,7 +377,8 @@ def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.M
 
 
 def test_an_interrupt_that_the_compiler_drops_ends_it_and_reaches_the_caller() -> None:
-    dropped, began = [], threading.Event()
+    dropped: list[type[BaseException]] = []
+    began = threading.Event()
 
     def compile_kernel(_: object) -> None:
         began.set()
