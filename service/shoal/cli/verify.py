@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from shoal.audit import verify
 from shoal.cli.release import add_format_arguments
 from shoal.errors import InputError
-from shoal.files import elapsed_time, open_output, refuse_overwriting
+from shoal.files import ProgressDisplay, open_output, refuse_overwriting
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
@@ -59,7 +59,7 @@ def execute(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy, dict(options.taxonomy))
     with ExitStack() as stack:
         file = None if options.json is None else stack.enter_context(open_output(options.json))
-        with elapsed_time("verifying"):
+        with ProgressDisplay("verifying"):
             verdict = verify(
                 policy,
                 original=options.original,

@@ -13,9 +13,11 @@ and removes folders of other versions. It depends on internals of numba's cache.
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -128,12 +130,49 @@ _machinery: Any = compiler_machinery
 
 _FLAGS: dict[str, Any] = {"nogil": True, "fastmath": False}
 
+_END_POLL_S = 0.1
+"""Time between two requests that a thread end (s)."""
+
 
 def compiled_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the compiled form of a kernel: it is read from the cache, or compiled, at its first call."""
     compiled = njit_with_cache(_with_compiled_globals(function), no_cfunc_wrapper=True, **_FLAGS)
     _unify_signatures(compiled)
+    compiled.compile = partial(_run_interruptibly, compiled.compile)
     return cast("Callable[..., Any]", compiled)
+
+
+def _run_interruptibly(compile_kernel: Callable[[Any], Any], signature: Any) -> Any:  # noqa: ANN401 - as numba has it
+    """Compile a kernel for the types of its arguments, for the main thread in another one.
+
+    In callbacks of the compiler, Python drops a KeyboardInterrupt, or it becomes another error. So the main thread only
+    waits. After an interrupt, the other thread is told to end until it has ended, in about a second.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return compile_kernel(signature)
+    found: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(compile_kernel(signature))
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread
+            found.set_exception(error)
+
+    thread = threading.Thread(target=run, name="compiler", daemon=True)
+    try:
+        thread.start()
+        return found.result()
+    except BaseException:
+        while thread.is_alive() and not found.done():
+            with suppress(KeyboardInterrupt):
+                _raise_system_exit_in(thread)
+                thread.join(_END_POLL_S)
+        raise
+
+
+def _raise_system_exit_in(thread: threading.Thread) -> None:
+    identity, error = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, error)
 
 
 def _with_compiled_globals(function: Callable[..., Any]) -> FunctionType:

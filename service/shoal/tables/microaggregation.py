@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.kernels.jit import compile_if_large
+from shoal.kernels.pieces import Progress, telling
 from shoal.protection.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
     Diversity,
@@ -112,6 +113,7 @@ def microaggregate(
     max_value_share: float | None = None,
     t: float | None = None,
     reference: Reference | Sequence[Reference] | None = None,
+    progress: Progress | None = None,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
@@ -150,6 +152,9 @@ def microaggregate(
     reference : mapping or sequence of mappings, optional
         Share of each value, for each attribute; by default the table. If all its values are numbers or missing, the
         distance is the ordered one, else the equal one.
+    progress : callable, optional
+        Called between the pieces of long work, often many times a second, with the name of a step and the share of it
+        that is done, from 0 to 1. The number of steps is not known before. What it raises ends the call.
 
     Returns
     -------
@@ -169,10 +174,12 @@ def microaggregate(
     Guarantee: every label occurs at least k times and every cluster satisfies the constraints; both are checked on the
     result. Clusters of an algorithm that violate a constraint are merged with their nearest, and refinement makes no
     change that violates one.
+    Ctrl-C raises KeyboardInterrupt within about two seconds. Only a step of the solver of ``exact``, or a macrogroup of
+    ``genetic``, is not interrupted.
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
     table = _checked_values(values)
-    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints)
+    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints, progress)
     is_protected = any(one is not None for one in (l, max_value_share, t, reference))
     if is_protected or confidential is not None:
         faults += protection_faults(l, max_value_share, t, reference, None)
@@ -188,10 +195,10 @@ def microaggregate(
             l=parse_diversity(l),
             max_value_share=default_value_share(l, max_value_share),
         )
-    found = refined(
-        table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
-    )
-    return found.labels
+    with telling(progress):
+        return refined(
+            table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
+        ).labels
 
 
 def refined(
@@ -365,6 +372,7 @@ def _argument_faults(
     parameters: object,
     budget_used: object,
     constraints: object,
+    progress: object = None,
 ) -> list[str]:
     """Return what is wrong with the arguments of `microaggregate` for n records, as messages."""
     checks = [
@@ -376,6 +384,7 @@ def _argument_faults(
         (parameters is None or isinstance(parameters, Mapping), "parameters: must be a mapping of names to values"),
         (budget_used is None or callable(budget_used), "budget_used: must be a function of the number of changes"),
         (isinstance(constraints, ClusterConstraints), "constraints: must be ClusterConstraints"),
+        (progress is None or callable(progress), "progress: must be a function of a step and a share"),
     ]
     faults = [message for is_fine, message in checks if not is_fine]
     return faults + (_constraint_faults(constraints, n) if isinstance(constraints, ClusterConstraints) else [])
