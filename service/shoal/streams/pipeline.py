@@ -75,7 +75,8 @@ class PartitionPipeline:
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
         self._spreads = Spreads.of(policy, state.spreads)
         self._categories = CategoryIndex(policy)
-        self._embedding = self._embed(None if self._spreads is None else self._spreads.scaling)
+        scaling = None if self._spreads is None else self._spreads.scaling
+        self._embedding = Embedding.of(policy, scaling, self._categories.trees, self._categories.texts)
         # What the policy does not ask for is not created, and costs its records nothing.
         numbers = ConfidentialNumbers(policy)
         self._numbers = numbers if len(numbers) else None
@@ -269,12 +270,9 @@ class PartitionPipeline:
         held = self._records.values(self._clusterer.held_positions())
         self._rescale(spreads.scaling_of_held(np.vstack([held, arriving])))
 
-    def _embed(self, scaling: Scaling | None) -> Embedding:
-        return Embedding.of(self.policy, scaling, self._categories.trees, self._categories.texts)
-
     def _rescale(self, scaling: Scaling) -> None:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
-        self._embedding = self._embed(scaling)
+        self._embedding = self._embedding.rescaled(scaling)
         held = self._records.get(self._clusterer.held_positions())
         self._clusterer.replace_coordinates(self._coordinates(held))
 
