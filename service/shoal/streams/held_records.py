@@ -175,8 +175,8 @@ class Buffer:
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
         """Replace the coordinates (held, d) of the held records. Codes stay; an existing cell index becomes invalid."""
-        self.compact()
-        self.held.coordinates[:, : len(self)] = coordinates.T
+        self.held.coordinates[:, self._slots()] = coordinates.T
+        self.held.gap_state[COMPACTIONS] += 1
 
     def compact(self, arriving: int = 0) -> None:
         """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""

@@ -278,8 +278,9 @@ class PartitionPipeline:
     def _rescale(self, scaling: Scaling) -> None:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
         self._embedding = self._embedding.rescaled(scaling)
-        held = self._records.get(self._clusterer.held_positions())
-        self._clusterer.replace_coordinates(self._coordinates(held.values, held.numbers))
+        held = self._clusterer.held_positions()
+        coordinates = self._coordinates(self._records.values(held), self._records.numbers(held))
+        self._clusterer.replace_coordinates(coordinates)
 
     def _learn(self, spreads: Spreads, published: Float64Matrix, sizes: Int64Vector) -> None:
         """Learn from clusters; once enough are published, scale by them."""
@@ -452,6 +453,11 @@ class RecordStore:
         """Return the values of the records of these positions, shape (n, d)."""
         values: Float64Matrix = self._columns.values[positions & self._mask]
         return values
+
+    def numbers(self, positions: Int64Vector) -> Float64Matrix:
+        """Return the confidential numbers of the records of these positions, shape (n, m)."""
+        numbers: Float64Matrix = self._columns.numbers[positions & self._mask]
+        return numbers
 
     def offsets(self, positions: Int64Vector) -> list[int]:
         """Return the offsets of the records of these positions."""
