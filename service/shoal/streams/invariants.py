@@ -95,21 +95,24 @@ class InvariantChecker:
         subject_counts = np.empty((2, decisions.clusters.shape[1]), np.int64)
         decided_subjects = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
         result = check_decisions(registry, self._arrivals, decisions, self._limits, subject_counts, decided_subjects)
-        k, delta, max_share = self._limits
-        faults = {
-            NOT_HELD: "a decision names a record that is not held",
-            TOO_FEW_SUBJECTS: f"a cluster has fewer than {k} subjects",
-            SHARE_EXCEEDED: f"a subject has a share above {max_share} of a cluster",
-            OVERDUE: f"a record was not decided in time (delta is {delta})",
-        }
         fault = violated and f"a cluster {violated}"
         if result != VALID:
-            fault = faults[result]
+            fault = self._fault(result)
         if fault:
             error = GuaranteeError if result == OVERDUE else AnonymityViolation
             raise error(f"{fault}; nothing of its block was released")
         self._violated = False
         return subject_counts
+
+    def _fault(self, result: int) -> str:
+        """Return what a result of `check_decisions` other than `VALID` says."""
+        k, delta, max_share = self._limits
+        return {
+            NOT_HELD: "a decision names a record that is not held",
+            TOO_FEW_SUBJECTS: f"a cluster has fewer than {k} subjects",
+            SHARE_EXCEEDED: f"a subject has a share above {max_share} of a cluster",
+            OVERDUE: f"a record was not decided in time (delta is {delta})",
+        }[result]
 
     def _forget_decided(self, arriving: int) -> None:
         """Drop decided records, and allocate twice the capacity that the held and the arriving records need."""
