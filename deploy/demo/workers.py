@@ -15,13 +15,13 @@ from pathlib import Path
 
 import topics
 
-__all__ = ["KINDS", "PARTITIONS", "SHOAL", "WAIT_LIMIT_S", "Demo", "WaitLimit", "is_compiling"]
+__all__ = ["KINDS", "PARTITIONS", "SHOAL", "WAIT_LIMIT_S", "Demo", "WaitLimit"]
 
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 PARTITIONS = 3
 KINDS = ("input", "output", "quarantine", "clusters", "evidence")
 WAIT_LIMIT_S = 120.0
-"""Longest time for a worker to start or end, and longest time without a processed record (s); compiling not counted."""
+"""Longest time for a worker to start or end, and longest time without a processed record (s)."""
 
 
 @dataclass
@@ -84,14 +84,14 @@ class Demo:
         """Wait until a worker is a member of the group, has restored its partitions and reaches the broker."""
         limit = WaitLimit()
         while not await asyncio.to_thread(is_ready, self.ports[worker]):
-            if self.workers[worker].poll() is not None or await limit.is_exceeded(self.ports[worker]):
+            if self.workers[worker].poll() is not None or await limit.is_exceeded():
                 raise SystemExit(f"demo: worker {worker} did not become ready; see {self.folder}/{worker}.log")
 
     async def wait_ended(self, worker: str) -> None:
         """Wait until a worker has ended without an error."""
         limit = WaitLimit()
         while (code := self.workers[worker].poll()) is None:
-            if await limit.is_exceeded(self.ports[worker]):
+            if await limit.is_exceeded():
                 raise SystemExit(f"demo: worker {worker} did not end; see {self.folder}/{worker}.log")
         if code != 0:
             raise SystemExit(f"demo: worker {worker} ended with an error; see {self.folder}/{worker}.log")
@@ -104,24 +104,21 @@ class Demo:
             if found > done:
                 done, limit = found, WaitLimit()
             ended = self.workers["one"].poll() not in {None, -signal.SIGKILL}
-            if ended or await limit.is_exceeded(self.ports["one"]):
+            if ended or await limit.is_exceeded():
                 raise SystemExit(f"demo: only {done} of {least} records were processed; see {self.folder}/*.log")
         return done
 
 
-@dataclass
 class WaitLimit:
-    """Time spent waiting, without the time in which a worker compiles."""
+    """The longest time spent waiting, from the creation of this object."""
 
-    waited_s: float = 0.0
+    def __init__(self) -> None:
+        self._end_s = time.monotonic() + WAIT_LIMIT_S
 
-    async def is_exceeded(self, port: int) -> bool:
-        """Sleep briefly, and return whether the total time without compiling is above the limit."""
-        began = time.monotonic()
+    async def is_exceeded(self) -> bool:
+        """Sleep briefly, and return whether the time has passed."""
         await asyncio.sleep(0.2)
-        if not await asyncio.to_thread(is_compiling, port):
-            self.waited_s += time.monotonic() - began
-        return self.waited_s > WAIT_LIMIT_S
+        return time.monotonic() > self._end_s
 
 
 def free_port() -> int:
@@ -143,9 +140,3 @@ def page(port: int, name: str) -> str | None:
 def is_ready(port: int) -> bool:
     """Return whether the readiness probe of a worker succeeds."""
     return page(port, "readyz") is not None
-
-
-def is_compiling(port: int) -> bool:
-    """Return whether a worker still compiles: it serves metrics, but not yet that of its policy."""
-    metrics = page(port, "metrics")
-    return metrics is not None and "shoal_policy_info{" not in metrics

@@ -60,6 +60,7 @@ def test_inner_functions_are_compiled_by_the_passes_of_numba_but_for_their_lower
 def test_a_later_numba_without_the_insides_compiles_the_same_more_slowly(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 0)  # also where kernels are tested as plain Python
     monkeypatch.setattr(own, name, {})
     made: Callable[..., Any] = own._compiled_inner.__wrapped__(plus_one, forceinline=True)
     assert numba.njit(lambda x: made(x) + 0.0)(1.0) == 2.0

@@ -15,14 +15,18 @@ from support.by_night import at_night
 SHOWN = 40
 
 
-@pytest.mark.parametrize(("every", "cases"), [(3, 119), *at_night((1, 356))])
-def test_all_recorded_outputs_are_unchanged(tmp_path: Path, every: int, cases: int) -> None:
+@pytest.mark.parametrize(
+    ("form", "every", "cases"),
+    [("compiled", 3, 119), *at_night(("compiled", 1, 356), ("interpreted", 36, 10))],
+)
+def test_all_recorded_outputs_are_unchanged(tmp_path: Path, form: str, every: int, cases: int) -> None:
     now = tmp_path / "now.json"
     recorder = RECORD.with_name("recorder.py")
     # A process of its own: a command sets up logs and signals for the process that it is.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_KAFKA__")}
+    environment["NUMBA_DISABLE_JIT"] = str(int(form == "interpreted"))
     ended = subprocess.run(
-        [sys.executable, str(recorder), "--out", str(now), "--every", str(every)],
+        [sys.executable, str(recorder), "--compiled", "--out", str(now), "--every", str(every)],
         env=environment,
         capture_output=True,
         text=True,

@@ -24,6 +24,7 @@ async def test_a_cold_worker_releases_before_and_after_its_kernels_are_compiled(
     cache = tmp_path / "cache"
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")
+    stage.document["stream"]["rule"] = "nearest"  # its kernels are compiled soonest
     record_ids = await stage.put(60)
     async with cold_worker(stage, "first") as worker:
         await wait_until(stage.serials, 20, "the first record")
@@ -34,7 +35,7 @@ async def test_a_cold_worker_releases_before_and_after_its_kernels_are_compiled(
         (line,) = worker.lines("a faster form of the kernels is being compiled beside the work")
         assert line["level"] == "info"
     async with cold_worker(stage, "second") as worker:
-        await wait_until(lambda: list(cache.rglob("*.ready")), 180, "compiled kernels")
+        await wait_until(lambda: list(cache.rglob("*.ready")), 600, "compiled kernels")
         await wait_until(lambda: not children_of(worker.pid), 10, "the end of the compiler")
         record_ids += await stage.put(300)
         await wait_until(lambda: _has_released(stage, 300), 30, "records after the change")

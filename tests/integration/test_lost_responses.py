@@ -15,6 +15,7 @@ from shoal.kafka.checks import TopicLayout
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
+from support.kafka_broker import wait_until
 from support.running import Stage
 
 REQUESTS = {"AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnOffsetCommit": 28}
@@ -153,6 +154,11 @@ async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
         await second.publish_and_commit(batch("three"), 6, "", 1_000)
         await second.publish_and_commit(batch("four"), 8, "", 1_000)
         await second.close()
+
+    async def has_all() -> bool:  # a broker answers before the end of a transaction is in each log
+        return len(await stage.read()) >= 6
+
+    await wait_until(has_all, 20, "the rows of three transactions")
     rows = [message.value for message in await stage.read()]
     assert rows == [b"one", b"one", b"three", b"three", b"four", b"four"]
     found = await stage.committed()

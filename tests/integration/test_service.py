@@ -18,7 +18,7 @@ from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.metadata import encode
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
-from support.kafka_broker import holds_for, wait_until
+from support.kafka_broker import create_topic, holds_for, wait_until
 from support.running import Process, Stage
 from support.topic_changes import add_partitions, put_in_new_partition
 
@@ -71,6 +71,21 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
         await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
         assert await two.terminated() == 0
     await stage.drained(record_ids)
+
+
+async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap: str, tmp_path: Path) -> None:
+    """Nor with an output of its own: the progress belongs to the group."""
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+    other = Stage(bootstrap, tmp_path / "other", stage.topics | {"output": await create_topic(bootstrap, 2)}, {})
+    other.folder.mkdir()
+    other.document = stage.document | {"kafka": stage.document["kafka"] | {"output": other.topics["output"]}}
+    record_ids = await stage.put(100, *range(2))
+    async with stage.run() as one, other.run() as two:
+        record_ids += await stage.put(200, *range(2))
+        await one.until(lambda: sum(run.total("shoal_records_total", outcome="released") for run in (one, two)) > 300)
+    await stage.drained()
+    released = [json.loads(row.value or b"")["serial"] for run in (stage, other) for row in await run.read("output")]
+    assert sorted(released) == list(range(len(record_ids)))
 
 
 async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_time(

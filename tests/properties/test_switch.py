@@ -16,21 +16,24 @@ from shoal.streams import PartitionPipeline
 pytestmark = pytest.mark.property
 
 BLOCK, BLOCKS = 12, 6
+ILL = {"role": "confidential", "type": "string"}
+COST = {"role": "confidential", "bounds": [0, 12]}
+ATTRIBUTES: dict[str, Any] = {
+    "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+    "ward": {"role": "quasi_identifier", "scale": "nominal"},
+    "ill": ILL,
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "nearest": {},
-    "greedy": {"steering": {"dependence": 0.5}},
+    "greedy": {"attributes": ATTRIBUTES | {"cost": COST}, "steering": {"dependence": 0.5}},
     "awo": {"privacy": {"k": 3, "l": 2}},
-    "block": {"privacy": {"k": 3, "t": 0.5}},
+    "block": {"attributes": ATTRIBUTES | {"ill": ILL | {"reference": "ills.csv"}}, "privacy": {"k": 3, "t": 0.5}},
 }
 
 
 def policy_of(rule: str, folder: Path) -> Policy:
     document = {
-        "attributes": {
-            "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-            "ward": {"role": "quasi_identifier", "scale": "nominal"},
-            "ill": {"role": "confidential", "type": "string", "reference": "ills.csv"},
-        },
+        "attributes": ATTRIBUTES,
         "subject": "every_record",
         "privacy": {"k": 3},
         "stream": {"delta": 18, "rule": rule},
@@ -44,7 +47,7 @@ def decisions(policy: Policy, switch_at: int, monkeypatch: pytest.MonkeyPatch) -
     """Return all decisions on a stream whose kernels are compiled from this block on; the flush is the last."""
     pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy)
     random = np.random.default_rng(4)
-    found: list[Any] = []
+    names, found = {one.name for one in policy.attributes}, list[Any]()
     for number in range(BLOCKS + 1):
         monkeypatch.setattr(_Process, "is_compiled", number >= switch_at)
         if number == BLOCKS:
@@ -52,7 +55,8 @@ def decisions(policy: Policy, switch_at: int, monkeypatch: pytest.MonkeyPatch) -
         else:
             ages, words = random.random(BLOCK) * 110, random.integers(0, 2, (BLOCK, 2)).tolist()
             records = [
-                {"age": age, "ward": "xy"[ward], "ill": "ab"[ill]} for age, (ward, ill) in zip(ages, words, strict=True)
+                {"age": age, "ward": "xy"[ward], "ill": "ab"[ill]} | ({"cost": age // 9} if "cost" in names else {})
+                for age, (ward, ill) in zip(ages, words, strict=True)
             ]
             block = decoder.decode([json.dumps(record).encode() for record in records])
             offsets = block.index + number * BLOCK

@@ -182,6 +182,20 @@ def spans(text: str) -> list[str]:
     return re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
 
 
+def test_every_class_and_module_of_the_glossary_is_in_the_package() -> None:
+    files = list(SOURCE.rglob("*.py"))
+    known = {name for path in files for name in (path.stem, path.parent.name)}
+    for path in files:
+        known |= set(re.findall(r"^ *(?:async )?(?:class|def) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    rows = re.findall(r"^\| [^|]+ \| ([^|]*) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    # Other words are keys of the policy and names of rules.
+    places = {path.name for path in SOURCE.iterdir() if path.is_dir()}
+    found = [span for row in rows for span in spans(row)]
+    names = [one for one in found if one.partition(".")[0] in places or re.match("_?[A-Z]+[a-z]", one)]
+    assert len(names) > 30
+    assert [one for one in names if not all(part in known or part.isupper() for part in one.split("."))] == []
+
+
 def test_every_file_that_a_page_names_is_there() -> None:
     places = (ROOT, SOURCE, ROOT / "tests", ROOT / "tests" / "support")
     missing = [

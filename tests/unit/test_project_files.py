@@ -29,6 +29,10 @@ def pythons() -> list[str]:
     return [found[1] for one in PROJECT["classifiers"] if (found := re.search(r"Python :: (3\.\d+)$", one))]
 
 
+def test_the_readme_has_at_most_650_words() -> None:
+    assert len((ROOT / PROJECT["readme"]).read_text(encoding="utf-8").split()) <= 650
+
+
 def test_every_python_that_is_named_is_checked() -> None:
     job = yaml(GITHUB / "workflows" / "check.yml")["jobs"]["check"]
     assert job["strategy"]["matrix"]["python"] == pythons() == ["3.11", "3.12", "3.13", "3.14"]

@@ -71,6 +71,19 @@ def test_topics_from_the_environment_are_json() -> None:
     assert [pair.input for pair in kafka_settings(policy(TOPICS), later).topics or []] == ["c"]
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("canary", 'SHOAL_KAFKA__TOPICS: must be a list in JSON: [{"input": "TOPIC", "output": "TOPIC"}]'),
+        ('["canary"]', "SHOAL_KAFKA__TOPICS.0: must be a mapping"),
+        ('[{"input":"a","ouput":"canary"}]', "SHOAL_KAFKA__TOPICS.0.ouput: unknown field; did you mean output?"),
+    ],
+)
+def test_faulty_topics_from_the_environment_are_the_only_fault(text: str, fault: str) -> None:
+    told = faults_of({"bootstrap_servers": "a:1", "group": "g"}, {"SHOAL_KAFKA__TOPICS": text})
+    assert told == f"environment: 1 fault\n  {fault}"
+
+
 def test_topics_are_refused_where_one_input_is_read() -> None:
     for given, environment in ((TOPICS, {}), (KAFKA, {"SHOAL_KAFKA__TOPICS": '[{"input":"a","output":"b"}]'})):
         assert "one is read" in faults_of(given, environment, no_topics="one is read")
@@ -120,6 +133,12 @@ def test_security_settings_without_a_protocol_are_refused(name: str, remedy: str
     named = {"SHOAL_KAFKA__SECURITY_PROTOCOL": "PLAINTEXT"}
     for kafka, environment in given:
         assert kafka_settings(policy(kafka), environment | named).security_protocol == "PLAINTEXT"
+
+
+def test_sasl_without_credentials_names_the_fields() -> None:
+    told = faults_of(KAFKA | {"security_protocol": "SASL_SSL"}, {})
+    for name in ("sasl_username", "sasl_password"):
+        assert f"kafka.{name}: missing: SASL_SSL needs it; set it as SHOAL_KAFKA__{name.upper()}" in told
 
 
 def test_faults_name_the_variable_or_the_file_and_line(tmp_path: Path) -> None:

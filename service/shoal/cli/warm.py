@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from shoal.errors import ConfigError
 from shoal.files import BackgroundRunner
 from shoal.kernels.cache import EVERYTHING, has_cache, has_writable_cache, mark_compiled
@@ -18,12 +20,15 @@ from shoal.observability import CompilationNotice, logger
 from shoal.policy import RULES, Policy
 from shoal.policy.schema import Document
 from shoal.streams import precompile
+from shoal.tables import ALGORITHMS, microaggregate
+from shoal.tables.microaggregation import SLOW_REFINEMENTS
 from shoal.tables.precompilation import precompile_table
 
 EVERYTHING_S = 100
 """Processor time of the compiler for all rules and tables (s), as measured: they share kernels."""
 POLICY_S = 30
 """The same for one policy: 10 s for rule nearest, 50 s where confidential values are protected."""
+TABLES = "tables"
 LARGE_DELTA = 30_000
 """So large that the kernels of indexes are compiled, too."""
 REFERENCE = "shares.csv"
@@ -56,6 +61,8 @@ def execute(options: argparse.Namespace) -> int:
             before_s = compilation.seconds
             for policy in of_one_rule:
                 background.run(partial(_compile, policy))
+            if what == TABLES and not options.policy:
+                background.run(_compile_choices)
             log.info("kernels are ready", kernels_of=what, compiled_s=round(compilation.seconds - before_s, 1))
     mark_compiled(policies[0].fingerprint if options.policy else EVERYTHING)
     if compilation.seconds and not has_writable_cache():
@@ -64,12 +71,22 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _kernels_of(policy: Policy) -> str:
-    return "tables" if policy.stream is None else f"rule {policy.stream.rule}"
+    return TABLES if policy.stream is None else f"rule {policy.stream.rule}"
 
 
 def _compile(policy: Policy) -> None:
     with with_compiled():
         (precompile_table if policy.stream is None else precompile)(policy)
+
+
+def _compile_choices() -> None:
+    """Compile the kernels of the refinements and algorithms that a table gets only if they are asked for."""
+    rows = np.random.default_rng(0).random((30, 2))
+    with with_compiled():
+        for refine in SLOW_REFINEMENTS:
+            microaggregate(rows, 3, refine=refine)
+        for algorithm in ALGORITHMS:
+            microaggregate(rows[:, :1] if algorithm == "optimal" else rows, 3, algorithm)
 
 
 def _policies_of_every_rule() -> Iterator[Policy]:

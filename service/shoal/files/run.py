@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread, Timer
-from typing import Any, BinaryIO, NoReturn, Self, TypeVar, overload
+from typing import Any, BinaryIO, NoReturn, Self, TypeVar
 
 import structlog
 from tqdm import tqdm
@@ -30,8 +30,6 @@ _INTERRUPTED = 130
 REFRESH_S = 0.5
 _SLOW_S = 10.0
 """Time after which a command that prints nothing meanwhile logs that it is at work."""
-_POLL_S = 0.1
-"""Time between two checks whether work that can be stopped is to stop."""
 _NEEDS_REASON, _NEEDS_CHANGE = 0.5, 0.8
 """Above these losses, the last line gives a reason, and `shoal check` says what would keep more."""
 
@@ -50,24 +48,12 @@ class BackgroundRunner:
     def __enter__(self) -> Self:
         return self
 
-    @overload
-    def run(self, work: Callable[[], T]) -> T: ...
-
-    @overload
-    def run(self, work: Callable[[], T], stop: Event | None) -> T | None: ...
-
-    def run(self, work: Callable[[], T], stop: Event | None = None) -> T | None:
-        """Return the result of ``work``, or raise its exception; return None once ``stop`` is set.
-
-        The work then goes on, and the process must end by `shoal.process_end.end_process`.
-        """
+    def run(self, work: Callable[[], T]) -> T:
+        """Return the result of ``work``, or raise its exception."""
         executor = ThreadPoolExecutor(1, thread_name_prefix="kernels")
         future = executor.submit(work)
         self._work = future
         executor.shutdown(wait=False)
-        while stop is not None and not wait([future], _POLL_S).done:
-            if stop.is_set():
-                return None
         return future.result()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:

@@ -50,7 +50,7 @@ INTERPRETED_S = 20e-6
 INTERPRETED_BLOCK_S = 0.5
 """Time (s) of a block while kernels are interpreted: a revocation and the end of the worker wait for it."""
 
-INTERPRETED_RECORDS = 100
+INTERPRETED_BLOCK_RECORDS = 100
 """Most records of such a block."""
 
 POLL_S = 0.1  # time (s) between two looks whether kernels are compiled
@@ -188,6 +188,8 @@ class PartitionTask:
                     _say_that_worker_lags()
                 if self._waits_for_compiler:
                     await asyncio.sleep(POLL_S)
+                    if self._commit_wait_s == 0:
+                        await self._commit()
                 else:
                     start += await self._process_slice(new[start:])
 
@@ -412,7 +414,7 @@ class PartitionTask:
 
     async def close(self, *, commit: bool) -> None:
         """Close the producer of the partition; with ``commit``, commit first if the task can commit yet."""
-        self._is_leaving = True
+        self._is_leaving = True  # `process` ends after the block that it decides on
         async with self._lock:
             self._is_closed = True
             try:
@@ -468,7 +470,7 @@ def block_length(messages: Sequence[Message], now_ms: int, held: int, *, hands_o
     If a commit may come between reading a block and deciding on it, all offsets of the block are incomplete in it.
     """
     if not is_compiled():
-        return min(INTERPRETED_RECORDS, math.ceil(INTERPRETED_BLOCK_S / INTERPRETED_S / (held + 1)))
+        return min(INTERPRETED_BLOCK_RECORDS, math.ceil(INTERPRETED_BLOCK_S / INTERPRETED_S / (held + 1)))
     latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
     return BLOCK_RECORDS if hands_over or latest > now_ms + MAX_AHEAD_MS else LARGE_BLOCK_RECORDS
 

@@ -29,6 +29,8 @@ _DRAFT_AGE_S = 600.0
 _UNUSED_AGE_S = 30 * 86_400.0
 """Time (s) after which a folder of another version is removed if no process has used it."""
 
+_PROCESSORS = Path("/proc/cpuinfo")
+
 _NAME, _SUFFIXES = re.compile(r"shoal-[0-9a-f]{16}"), {".nbi", ".nbc", ".ready"}
 """Name of a folder of kernels, and how the names of its files end."""
 
@@ -64,10 +66,12 @@ def _marker(name: str) -> str:
 @cache
 def _platform() -> str:
     """Return a hash of what compiled kernels depend on besides their text: versions and processor."""
-    processor = ""
+    processor = os.environ.get("NUMBA_CPU_NAME", "")
     with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
-        processor = "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU")))
+        lines = _PROCESSORS.read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
+        processor = processor or "\n".join(
+            line for line in lines if line.startswith(("model name", "flags", "Features", "CPU"))
+        )
     parts = [sys.version, version("numba"), version("llvmlite"), platform.machine(), processor or platform.processor()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

@@ -33,13 +33,18 @@ REMINDER_S = 10.0
 """Time between two log lines while kernels are compiled (s)."""
 
 PATIENCE_S = 1.0
-"""Processor time (s) after which the compiled form is worth its start: loading it takes about as long."""
+"""Processor time (s) after which the compiled form is worth compiling."""
+
+LOAD_PATIENCE_S = 0.2
+"""Processor time (s) of a command after which the compiled form is loaded if the cache has it."""
 
 POLL_S = 0.2
 """Time between two looks at the compiler of a worker (s)."""
 
 CHILD_NICENESS = 5
 """How much less of a busy processor the compiler gets: a third of the share of the worker."""
+
+NOT_COMPILED = "kernels were not compiled, and records are processed more slowly"
 
 _NEEDED_BYTES = 400_000_000
 """Memory that compiling needs."""
@@ -52,9 +57,10 @@ _PROGRAM = "from shoal.observability.compilation import compile_as_child; compil
 class KernelCompiler:
     """Context that changes the process to the compiled kernels of a policy with a stream, beside the work.
 
-    Call `advance` between two blocks of records. After a second of processor time, the compiled kernels are loaded in a
-    thread if the cache has them. Otherwise a child process compiles them into the cache first. It ends with this
+    Call `advance` between two blocks of records. If the cache has the compiled kernels, they are loaded after 0.2 s of
+    processor time. Otherwise, after a second, a child process compiles them into the cache first. It ends with this
     process, and leaves most of the processor to it. Without a writable cache, a thread compiles them.
+    A command waits while kernels are loaded: a thread beside its work would make both slower. A worker does not wait.
 
     Parameters
     ----------
@@ -63,7 +69,7 @@ class KernelCompiler:
     log : structlog.stdlib.BoundLogger
         Gets one line if the kernels have to be compiled.
     patience_s : float, default 1.0
-        Processor time (s) of this process before anything is done; 0 for a process that will run for long.
+        Processor time (s) of this process before anything is compiled; 0 for a worker, which runs for long.
     has_failed : callable
         Returns whether the process ends because of an error, if it ends while a thread loads or compiles.
     """
@@ -76,7 +82,8 @@ class KernelCompiler:
         has_failed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._policy, self._log, self._has_failed = policy, log, has_failed
-        self._begin_s = time.process_time() + patience_s
+        self._is_command = patience_s > 0
+        self._load_s, self._begin_s = time.process_time() + LOAD_PATIENCE_S, time.process_time() + patience_s
         self._child: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._is_over, self._is_loaded = is_final(), False
@@ -89,6 +96,7 @@ class KernelCompiler:
         if self._child is not None:
             self._child.kill()
             self._child.wait()
+            _close_input(self._child)
         if self._thread is not None and self._thread.is_alive():
             wait_at_exit(self._thread, self._has_failed)
 
@@ -105,8 +113,12 @@ class KernelCompiler:
         if held > INTERPRETED_HELD:
             self._begin_s = 0.0
         self._step()
+        told_s = time.monotonic()
         while held > INTERPRETED_HELD and not self._is_over:
             time.sleep(POLL_S)
+            if time.monotonic() - told_s >= REMINDER_S:
+                told_s = time.monotonic()
+                self._log.info("records wait for the faster form of the kernels", held=held)
             self._step()
 
     def _step(self) -> None:
@@ -114,11 +126,15 @@ class KernelCompiler:
             return
         if self._thread is not None:
             if not self._thread.is_alive():
-                self._end()
+                self._end(NOT_COMPILED)
         elif self._child is not None:
             self._look_at(self._child)
         elif time.process_time() >= self._begin_s:
             self._begin()
+        elif time.process_time() >= self._load_s:
+            self._load_s = self._begin_s  # the cache is looked into once
+            if was_compiled(self._policy.fingerprint):
+                self._load()
 
     def _begin(self) -> None:
         set_preparing(is_preparing=True)
@@ -128,25 +144,36 @@ class KernelCompiler:
             self._end("memory is short: kernels are not compiled, and records are processed more slowly")
         elif has_writable_cache():
             self._log.info("a faster form of the kernels is being compiled beside the work")
-            self._child = _start_child(self._policy)
+            try:
+                self._child = _start_child(self._policy)
+            except OSError as error:  # no memory or no process is left
+                self._end(NOT_COMPILED, reason=error.strerror)
         else:
             self._log.info("no cache of kernels is writable: a faster form is compiled in a thread of this process")
-            self._load()
+            self._start_thread()
 
     def _look_at(self, child: subprocess.Popen[bytes]) -> None:
         code = child.poll()
         if code is None:
             return
         self._child = None
+        _close_input(child)
         if code == 0:
             self._load()
         else:
-            self._end("kernels were not compiled, and records are processed more slowly", exit_code=code)
+            self._end(NOT_COMPILED, exit_code=code)
 
     def _load(self) -> None:
+        thread = self._start_thread()
+        if self._is_command:
+            thread.join()
+            self._end(NOT_COMPILED)
+
+    def _start_thread(self) -> threading.Thread:
         self._thread = threading.Thread(target=self._run, name="kernels", daemon=True)
         register_compiling(self._thread)
         self._thread.start()
+        return self._thread
 
     def _run(self) -> None:
         with with_compiled():
@@ -180,6 +207,12 @@ def _send(child: subprocess.Popen[bytes], data: bytes) -> None:
     with suppress(OSError):  # the exit code of the child tells
         child.stdin.write(data)
         child.stdin.flush()
+
+
+def _close_input(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdin is not None  # noqa: S101
+    with suppress(OSError):  # the child ended before it had read everything
+        child.stdin.close()
 
 
 def compile_as_child() -> None:

@@ -808,9 +808,17 @@ _OF_KIND = {
 }
 
 
+_REMOVED = {
+    "transaction_timeout_ms": "it is 60 s; remove it",
+    "sasl_username_file": "a user name is no secret; give sasl_username, or SHOAL_KAFKA__SASL_USERNAME",
+}
+
+
 def _describe(kind: str, path: FieldPath, model: type[BaseModel], tree: object) -> str:
     """Return what a field must be, or what to do about it, for pydantic's name of a fault; values are not repeated."""
     if kind == "extra_forbidden":
+        if path[-1] in _REMOVED:
+            return f"no longer a field: {_REMOVED[str(path[-1])]}"
         hint = did_you_mean(path[-1], list(_keys_at(model, path[:-1])))
         return f"unknown field; {hint or 'remove it or check its spelling'}"
     if kind in _OF_KIND:

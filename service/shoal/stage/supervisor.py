@@ -207,13 +207,18 @@ class StageSupervisor:
             settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
             compiler = KernelCompiler(context.policy, log, 0.0, lambda: self._adapter.has_crashed)
-            compiling = asyncio.create_task(stack.enter_context(compiler).finish())
+            compiling = asyncio.create_task(self._compile(stack.enter_context(compiler)))
             stack.callback(compiling.cancel)
             try:
                 await run_with_retries(settings, self._liveness, self._stopping, self._run_assignments)
             finally:
                 context.counts.log_unconfirmed()
             log_totals(log, context.metrics, context.policy.value_limits)
+
+    async def _compile(self, compiler: KernelCompiler) -> None:
+        """Change to compiled kernels once brokers and progress have let the stage begin."""
+        await self._context.health.accepted()
+        await compiler.finish()
 
     async def _run_assignments(self) -> None:
         """Run a consumer loop for one assignment after the other."""

@@ -37,6 +37,7 @@ if __name__ == "__main__":
 from golden.record.cases import Case, batch_cases, refused_policies, stream_cases  # noqa: E402
 from golden.record.inputs import lines, records, write_table  # noqa: E402
 from golden.record.python import python_record  # noqa: E402
+from shoal.kernels.jit import use_compiled  # noqa: E402
 
 __all__ = ["RECORD", "differences", "dumped", "recorded", "restricted", "rounded", "stable_summary", "stable_verdict"]
 
@@ -262,7 +263,10 @@ def main() -> None:
     either.add_argument("--out", metavar="FILE", help="write to another file")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only the first case and each Nth after it")
+    parser.add_argument("--compiled", action="store_true", help="use compiled kernels from the beginning")
     options = parser.parse_args()
+    if options.compiled:
+        use_compiled()
     if options.write and (options.only or options.every > 1):
         parser.error("--write needs all cases")
     os.environ["COLUMNS"] = "100"

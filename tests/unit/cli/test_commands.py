@@ -230,6 +230,13 @@ def test_the_service_reads_the_files_before_it_connects(command: str, folder: Pa
     ]
 
 
+def test_progress_to_import_that_is_missing_is_named(folder: Path) -> None:
+    kafka = {"input": "a", "output": "b", "group": "g", "bootstrap_servers": "127.0.0.1:1"}
+    write_policy(folder, kafka=kafka)
+    done = shoal(folder, "progress --import nothing.json")
+    assert (done.returncode, done.stderr) == (2, b"shoal: nothing.json: cannot be read as text\n")
+
+
 def test_check_warns_of_a_fractional_step_of_whole_numbers(folder: Path) -> None:
     for step, warnings in ((0.5, 1), (2, 0), (0, 0)):
         age = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True, "resolution": step}

@@ -360,6 +360,34 @@ def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
         assert out[name].to_pylist() == original[name].to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("kind", "published"),
+    [
+        (pa.int8(), pa.int64()),  # 127 would become 150
+        (pa.uint8(), pa.uint8()),  # 255 becomes 250
+    ],
+)
+def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
+    kind: pa.DataType, published: pa.DataType, tmp_path: Path
+) -> None:
+    attributes = {"a": {"role": "quasi_identifier", "integer": True, "resolution": 50}}
+    source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"a": pa.array(range(100, 128), kind)}), source)
+    batch(policy_of(tmp_path, attributes, subject="every_record"), source, out)
+    assert pq.read_table(out).schema.field("a").type == published
+
+
+def test_large_and_signed_numbers_of_parquet_are_published(tmp_path: Path) -> None:
+    attributes = {"age": ATTRIBUTES["age"], "cost": {"role": "confidential", "type": "number"}}
+    costs = [1e300, 1e19, -1e19, -0.0, float(2**53), 0.1]
+    pq.write_table(pa.table({"age": list(range(6)), "cost": costs}), tmp_path / "in.parquet")
+    out = tmp_path / "out.parquet"
+    batch(policy_of(tmp_path, attributes, subject="every_record"), tmp_path / "in.parquet", out)
+    found = pq.read_table(out)["cost"].to_pylist()
+    assert sorted(found) == sorted(costs)
+    assert "-0.0" not in map(str, found)
+
+
 def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "in.parquet"
     rows = records(20)

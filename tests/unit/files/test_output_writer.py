@@ -54,7 +54,9 @@ def test_fewer_subjects_than_min_population_are_not_flushed(now: dict[str, float
     timer.start(block.index.tolist())
     _flush_if_overdue(pipeline, writer, timer)
     assert rows.count == 0
-    now["s"] += 0.5
+    now["s"] += 0.25
+    timer.start([99])
+    now["s"] += 0.25
     _flush_if_overdue(pipeline, writer, timer)
     assert rows.count == released
     assert pipeline.waiting_count == people - released

@@ -184,3 +184,13 @@ def test_an_empty_release_names_the_limits_of_the_policy(
     names = [str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl")]
     assert main(["pipe", names[0], "-i", names[1], "-o", names[2]]) == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith(words)
+
+
+def test_a_release_without_many_frequent_values_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy_of(tmp_path, {"l": 2})
+    write(tmp_path / "in.jsonl", [row | {"ward": "eye" if n % 8 else "ear"} for n, row in enumerate(records(160))])
+    names = [str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl")]
+    assert main(["pipe", names[0], "-i", names[1], "-o", names[2]]) == 0
+    error = capsys.readouterr().err
+    assert "the release is not representative of the input" in error
+    assert "privacy.l, privacy.max_value_share" in error

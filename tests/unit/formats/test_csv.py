@@ -88,6 +88,17 @@ def test_a_record_that_equals_the_header_is_invalid(header: str, again: str) -> 
 
 
 @pytest.mark.parametrize(
+    "csv", [{"encoding": "utf-16"}, {"delimiter": "tab", "quote": "'", "line_end": "cr"}, {"multiline": True}]
+)
+def test_a_repeated_header_is_invalid_in_every_dialect(csv: dict[str, Any]) -> None:
+    dialect = policy_of(TEXTS, csv=csv).csv
+    mark = "\ufeff" if dialect.encoding.startswith("utf") else ""
+    rows = [["id", "'sex'", "illness"], ["a", "f", "flu"], [f"{mark}'id'", "sex", "'illness'"], ["b", "f", "flu"]]
+    lines = [dialect.delimiter.join(row).replace("'", dialect.quote) + dialect.line_end for row in rows]
+    assert rejected("".join(lines).encode(dialect.encoding), csv=csv) == [(1, INVALID)]
+
+
+@pytest.mark.parametrize(
     "cells",
     [
         *("id,illness,sex", "Id,sex,illness", "id,sex,ill ness", "id1,sex,illness", "id,sex,", "'id',sex,illness"),

@@ -178,6 +178,14 @@ def test_any_other_text_violates_the_guarantee(attribute: dict[str, Any], texts:
             assert str(caught.value) == "a centroid does not have one value of its scale per quasi-identifier"
 
 
+def test_cells_of_categories_and_of_json_keep_their_points_with_decimal_commas() -> None:
+    attributes = {"x": NOMINAL | GROUP, "y": quasi(), "j": unchanged_field("json")}
+    encoder = CsvEncoder(policy_of(attributes, csv={"delimiter": ";", "decimal": ","}))
+    unchanged = encoder.encode_unchanged([["[1.5,2]"]], 1)
+    for text, cell in (('"1.5"', "1.5"), ('"a;b"', '"a;b"'), ("true", "true"), ("null", "")):
+        assert encoder.encode_clusters([[text, "1.5"]], unchanged, [0, 1]) == [f"{cell};1,5;[1.5,2]".encode()]
+
+
 @pytest.mark.parametrize(
     "attribute", [ORDINAL | {"order": ["Ω", "b"]}, NOMINAL | {"taxonomy": {"Ω": ["a"], "b": ["c"]}}]
 )

@@ -11,7 +11,7 @@ import pytest
 from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
-from support.making import SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field, with_paths
 
 pytestmark = pytest.mark.unit
 
@@ -70,6 +70,26 @@ def test_messages_of_debezium(name: str) -> None:
     kept = decode(visits(), [*lines(name), None])
     assert kept.rejected == [(4, INVALID), (5, INVALID), (7, UNDECODABLE)]
     assert kept.dropped == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "icd", "rejected"),
+    [
+        ("connect_json_schemas.jsonl", "connect", "smokes", []),
+        # An event with binary data, and one without data.
+        ("cloudevents_structured.jsonl", "cloudevents", "icd", [(4, INVALID), (5, INVALID)]),
+    ],
+)
+def test_messages_of_kafka_connect_and_events_in_structured_mode(
+    name: str, kind: str, icd: str, rejected: list[tuple[int, Reason]]
+) -> None:
+    attributes = {"who": SUBJECT, "weight": quasi(0, 300), icd: unchanged_field("json")}
+    policy = with_paths(policy_of(attributes, unwrap=kind, undeclared="drop"), who="patient.id")
+    block = decode(policy, lines(name))
+    assert block.rejected == rejected
+    assert block.values.tolist() == [[81.5], [64], [70.25], [92]]
+    texts = {"smokes": ["true", "false", "null", "true"], "icd": ['["J45.0"]', '["E11.9","I10"]', "[]", '["J45.1"]']}
+    assert block.unchanged_fields == [f'"{icd}":{text}'.encode() for text in texts[icd]]
 
 
 GOOD = {"who": "p", "x": 1}

@@ -43,6 +43,14 @@ async def cancelled_from_within() -> None:
     await waited
 
 
+async def test_a_task_that_was_told_to_stop_has_not_failed() -> None:
+    task = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task_exception(task) is None
+
+
 async def test_a_task_cancelled_by_the_client_has_failed_with_a_retriable_error() -> None:
     task = asyncio.create_task(cancelled_from_within())
     await asyncio.wait({task})

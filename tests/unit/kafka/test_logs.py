@@ -195,6 +195,16 @@ async def test_a_partition_without_an_answer_says_nothing_about_the_others_of_it
     assert [line["partitions"] for line in lines] == [["t-0"]]
 
 
+async def test_a_rebalance_does_not_say_that_leaders_answer_again() -> None:
+    consumer = Reader()
+    consumer.silent, consumer.error = {2}, KafkaTimeoutError()
+    check = check_of(consumer)
+    with capture_logs() as lines:
+        for partitions in ([FIRST, SECOND], [], [FIRST], [FIRST, SECOND]):
+            await check.ask(partitions)
+    assert [line["log_level"] for line in lines] == ["warning"]
+
+
 @pytest.mark.parametrize("error", [None, KafkaTimeoutError()])
 async def test_a_leader_that_is_away_is_named_once_while_another_answers(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None

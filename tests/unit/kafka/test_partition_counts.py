@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -173,6 +174,51 @@ async def test_a_transaction_that_was_not_committed_is_counted_when_the_next_tas
     assert warnings == []
 
 
+async def test_a_commit_that_was_made_again_under_another_policy_is_the_same() -> None:
+    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), LosesResponse()
+    await lost(counts, metrics, sink)
+    (found,) = sink.commits
+    assert counts.sent is not None
+    adapted = replace(found, state=replace(found.state, adaptive_state=b"weight"))
+    counts.sent = counts.sent._replace(commit=adapted)
+    counts.open(found.under_policy("cd" * 8), 100, metrics)
+    assert counted(metrics) == DECIDED
+
+
+async def test_of_several_packed_transactions_only_the_one_that_was_sent_is_counted() -> None:
+    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), LosesResponse(gate=asyncio.Event())
+    task = task_with(counts, metrics, sink)
+    for offset in range(3):
+        await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS)])
+        await asyncio.sleep(0)
+    assert sink.gate is not None
+    sink.gate.set()
+    with pytest.raises(BrokerUnavailableError):
+        await task.commit()
+    await task.close(commit=False)
+    counts.open(sink.commits[0], 100, metrics)
+    assert counted(metrics) == {"in": 3, "quarantined": 1}
+
+
+async def test_a_transaction_that_was_cancelled_is_counted_when_its_commit_is_found() -> None:
+    class NeverAnswers(Sink):
+        async def publish_and_commit(self, *batch_and_commit: Any) -> None:
+            await super().publish_and_commit(*batch_and_commit)
+            await asyncio.Event().wait()
+
+    counts, metrics, sink = PartitionCounts("t", 0), Metrics(), NeverAnswers()
+    task = task_with(counts, metrics, sink)
+    await task.process(MESSAGES)
+    committing = asyncio.create_task(task.commit())
+    await asyncio.sleep(0.01)
+    committing.cancel()
+    await asyncio.wait({committing})
+    await task.close(commit=False)
+    assert counted(metrics) == {"in": 12}
+    counts.open(sink.commits[0], 100, metrics)
+    assert counted(metrics) == DECIDED
+
+
 async def test_if_another_worker_has_committed_since_nothing_is_counted_and_the_log_says_of_how_many_records(
     warnings: list[dict[str, Any]],
 ) -> None:
@@ -256,6 +302,7 @@ async def test_dropped_messages_are_counted_apart_and_complete_their_offsets() -
     sink = Sink()
     task, metrics = task_of(policy(), sink)
     await task.process(topic(25))
+    assert samples(metrics)["dropped", "deletes"] == 0, "not before they are committed"
     await task.commit(flush=True)
     assert samples(metrics) == {
         ("in", ""): 15,
@@ -284,6 +331,22 @@ async def test_a_dropped_message_takes_no_position() -> None:
         await task.commit(flush=True)
     assert clusters(with_drops) == clusters(without)
     assert len(clusters(with_drops)) > 5
+
+
+@pytest.mark.parametrize("read_before", [24, 33])
+async def test_a_restart_decides_the_same_clusters_and_counts_no_dropped_message_again(read_before: int) -> None:
+    whole, parts = Sink(), Sink()
+    task, _ = task_of(policy(), whole)
+    await task.process(topic(60))
+    await task.commit(flush=True)
+    first, before = task_of(policy(), parts)
+    await first.process(topic(read_before))
+    await first.commit()
+    second, after = task_of(policy(), parts, parts.published[-1][1])
+    await second.process([one for one in topic(60) if one.offset >= second.position])
+    await second.commit(flush=True)
+    assert clusters(parts) == clusters(whole)
+    assert sum(samples(one).get(("dropped", "deletes"), 0) for one in (before, after)) == 12
 
 
 # ---------------------------------------------------------------- values that a taxonomy lacks
@@ -344,3 +407,12 @@ async def test_no_value_is_counted_again_after_a_restart(read_before: int) -> No
     await second.process([one for one in unknown_topic(60) if one.offset >= second.position])
     await second.commit(flush=True)
     assert before.unknown_totals["area"] + after.unknown_totals["area"] == 20
+
+
+async def test_no_value_is_counted_again_after_a_task_that_failed() -> None:
+    counts, metrics = PartitionCounts("t", 0), Metrics()
+    for _ in range(2):
+        task, _ = task_of(unknown_policy(), Sink(), metrics=metrics, counts=counts)
+        await task.process(unknown_topic(30))
+        await task.close(commit=False)
+    assert metrics.unknown_totals == {"area": 10}

@@ -153,6 +153,25 @@ async def test_a_rejected_future_timestamp_is_committed_before_later_decisions(
     assert second.clusters
 
 
+async def test_a_task_that_waits_for_the_compiler_commits_what_is_decided_and_can_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: True)
+    clock, sink = Clock(), Sink()
+    task = task_of(policy_of(delta=2), sink, clock=clock)
+    await task.process([record(offset) for offset in range(4)])
+    decided = len(sink.published)
+    for name, value in {"is_preparing": lambda: True, "INTERPRETED_HELD": 0, "POLL_S": 0.0}.items():
+        monkeypatch.setattr(f"shoal.kafka.task.{name}", value)
+    waiting = asyncio.create_task(task.process([record(4)]))
+    clock.s += 60.0
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert (waiting.done(), decided, len(sink.published)) == (False, 0, 1)
+    await asyncio.wait_for(task.close(commit=True), 5)
+    assert (waiting.done(), task.position) == (True, 4)
+
+
 async def test_commit_times_never_decrease() -> None:
     clock, sink = Clock(), Sink()
     task = task_of(policy_of(), sink, clock=clock)
@@ -166,12 +185,38 @@ async def test_commit_times_never_decrease() -> None:
     assert sink.times == [START_MS, START_MS, START_MS + 103_000]
 
 
+async def test_a_record_rejected_for_its_timestamp_does_not_move_the_stream_time_when_it_is_read_again() -> None:
+    policy, clock, sink = policy_of(max_delay_s=3.0), Clock(), Sink()
+    task = task_of(policy, sink, clock=clock)
+    await task.process([record(0, START_MS + 3 * MAX_AHEAD_MS)])
+    await turn(task, clock)
+    assert task.tracker.stream_time < START_MS
+    again = task_of(policy, sink, sink.published[-1][1], clock)
+    again.restore(0)
+    await again.process([record(0, START_MS + 3 * MAX_AHEAD_MS), record(1), record(2)])
+    assert (again.tracker.stream_time, again.waiting_count) == (START_MS, 2)
+
+
+async def test_a_future_timestamp_stays_rejected_when_the_committed_offset_passes_it_first() -> None:
+    policy, clock, sink = policy_of(), Clock(), Sink()
+    state = OffsetState(
+        committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3), future_timestamped=(4, 5), flush_at_offset=6
+    )
+    task = task_of(policy, sink, state, clock)
+    await task.process([record(offset) for offset in range(4)])
+    await turn(task, clock)
+    assert sink.published[-1][1].committed_offset == 6
+    await task.process([record(offset, START_MS + 3 * MAX_AHEAD_MS) for offset in (4, 5)])
+    assert task.tracker.stream_time == START_MS
+
+
 async def test_a_task_closed_while_restoring_commits_nothing() -> None:
     policy, sink = policy_of(), Sink()
     task = task_of(
         policy, sink, OffsetState(committed_offset=0, next_offset=9, incomplete=(0, 1, 7, 8), stream_time=-1)
     )
     await task.process([record(offset) for offset in range(6)])
+    assert task.oldest_held_s is None
     await task.close(commit=True)
     assert sink.published == []
     assert sink.is_closed
@@ -257,8 +302,9 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
     [
         ({"FULL_BYTES": 10_000}, [record(offset, note="n" * 4000) for offset in range(4)], 5),
         ({"FULL_ROWS": 10}, [Message(offset, b"{") for offset in range(9)], 1),
+        ({"FULL_TRANSACTIONS": 2}, [record(0, START_MS + 3 * MAX_AHEAD_MS)], 1),
     ],
-    ids=["bytes", "references"],
+    ids=["bytes", "references", "transactions"],
 )
 async def test_a_task_with_too_much_waiting_is_full(
     monkeypatch: pytest.MonkeyPatch, limit: dict[str, int], before: list[Message], more: int

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import errors as kafka_errors
@@ -397,6 +399,24 @@ async def test_an_operation_that_the_client_refuses_without_a_failed_transaction
     producer = Producer("send", kafka_errors.IllegalOperation())
     with pytest.raises(kafka_errors.IllegalOperation):
         await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
+
+
+async def test_an_error_of_a_batch_for_which_nothing_waits_is_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch of a topic fails at once, and its error ends the transaction; the first one fails later."""
+    logged: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: logged.append(context))
+    first, producer = loop.create_future(), Producer()
+    producer.send_batch = AsyncMock(side_effect=[first, kafka_errors.ProducerFenced])  # type: ignore[method-assign]
+    large = DecidedCluster(0, [3, 7], [b"r" * 100, b"s" * 100], ("9",), 2, "ab12")
+    with pytest.raises(FencedError):
+        await made(monkeypatch, producer).publish_and_commit(TransactionBatch([large]), 10, "meta", 1)
+    first.set_exception(kafka_errors.ProducerFenced())
+    await asyncio.sleep(0)
+    producer.send_batch.reset_mock(side_effect=True)
+    del first
+    gc.collect()
+    assert logged == []
 
 
 async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

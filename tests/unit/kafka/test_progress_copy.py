@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -108,6 +109,14 @@ def test_a_checksum_is_no_substitute_for_the_mac() -> None:
 def test_a_copy_of_another_partition_is_refused(other: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="belongs to another group, topic, partition or offset"):
         place("old", **other).decode(copied(place("old"), commit(5)))
+
+
+def test_a_rotated_key_reads_the_copy_and_a_lost_one_does_not() -> None:
+    message = copied(place("old"), commit(5))
+    assert place("new", "old").decode(message) == commit(5)
+    for name in ("new", "plain"):
+        with pytest.raises(ProgressError):
+            place(name).decode(message)
 
 
 def test_a_copy_of_a_topic_that_was_recreated_is_refused() -> None:
@@ -217,6 +226,10 @@ OWN, OTHER = b'["g","in",3]', b'["h","in",3]'
 def value(offset: int) -> bytes:
     of = place()
     return of.encode(offset, of.cipher.encode(commit(offset), "in", 3), 7)
+
+
+def test_the_message_holds_nothing_but_progress() -> None:
+    assert set(json.loads(value(5))) == {"offset", "metadata", "output", "output_end", "topic_id", "tag"}
 
 
 @pytest.mark.parametrize(

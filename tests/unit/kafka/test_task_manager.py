@@ -228,6 +228,8 @@ async def test_a_close_that_is_cancelled_counts_what_is_held_and_removes_the_met
     assert closing.cancelled()
     assert (metrics.held_at_close, held(metrics, "0"), held(metrics, "1")) == (8, None, None)
     assert tasks._context.health.restoring == {PARTITIONS[2]}
+    await tasks.close(PARTITIONS[:2], commit=True)
+    assert metrics.held_at_close == 8, "a close of nothing keeps the number"
 
 
 async def test_the_coordinator_is_asked_before_a_partition_is_fenced_again(monkeypatch: pytest.MonkeyPatch) -> None:

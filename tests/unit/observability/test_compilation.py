@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -109,12 +110,16 @@ class Clock:
     def sleep(self, _: float) -> None:
         self.slept += 1
 
+    def monotonic(self) -> float:
+        return 4.0 * self.slept
+
 
 class Child:
     """A compiling process whose exit code is set by the test."""
 
     def __init__(self) -> None:
         self.code: int | None = None
+        self.stdin = io.BytesIO()
         self.was_killed = False
 
     def poll(self) -> int | None:
@@ -179,7 +184,7 @@ def test_a_longer_run_changes_to_what_its_child_has_compiled(scene: Scene) -> No
         scene.child.code = 0
         advance_until_loaded(compiler)
         assert scene.compiled == [scene.policy.fingerprint, "process"]
-    assert not scene.child.was_killed
+    assert (scene.child.was_killed, scene.child.stdin.closed) == (False, True)
 
 
 def test_what_was_compiled_before_is_only_loaded(scene: Scene) -> None:
@@ -189,10 +194,22 @@ def test_what_was_compiled_before_is_only_loaded(scene: Scene) -> None:
     assert (scene.log.lines, scene.compiled) == ([], [scene.policy.fingerprint, "process"])
 
 
+def test_a_command_loads_early_and_at_once_what_was_compiled_before(scene: Scene) -> None:
+    cache.mark_compiled(scene.policy.fingerprint)
+    with KernelCompiler(scene.policy, cast("Any", scene.log)) as compiler:
+        scene.clock.now_s = 0.19
+        compiler.advance()
+        assert scene.compiled == []
+        scene.clock.now_s = 0.2
+        compiler.advance()
+        assert scene.compiled == [scene.policy.fingerprint, "process"]
+    assert scene.log.lines == []
+
+
 def test_a_run_that_ends_first_ends_its_child(scene: Scene) -> None:
     with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
         compiler.advance()
-    assert scene.child.was_killed
+    assert (scene.child.was_killed, scene.child.stdin.closed) == (True, True)
     assert scene.compiled == []
 
 
@@ -203,6 +220,41 @@ def test_records_are_processed_without_the_compiler_if_it_fails(scene: Scene) ->
         advance_until_loaded(compiler)
     assert scene.log.lines[1:] == ["kernels were not compiled, and records are processed more slowly exit_code=-9"]
     assert scene.compiled == []
+
+
+def test_records_are_processed_without_the_compiler_if_it_cannot_be_started(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: Policy) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(compilation, "_start_child", start)
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        compiler.advance(1_001)
+        assert not is_preparing()
+    said = "kernels were not compiled, and records are processed more slowly"
+    assert scene.log.lines[1:] == [f"{said} reason=Resource temporarily unavailable"]
+
+
+def test_a_form_that_cannot_be_loaded_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.mark_compiled(scene.policy.fingerprint)
+    monkeypatch.setattr(compilation.KernelCompiler, "_run", lambda _: None)
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        advance_until_loaded(compiler)
+    assert scene.log.lines == ["kernels were not compiled, and records are processed more slowly"]
+
+
+def test_a_wait_for_the_compiler_is_told_every_ten_seconds(scene: Scene) -> None:
+    class SlowChild(Child):
+        def poll(self) -> int | None:
+            return None if scene.clock.slept < 7 else 1
+
+    compilation_child = SlowChild()
+    with KernelCompiler(scene.policy, cast("Any", scene.log)) as compiler:
+        compiler._child = cast("Any", compilation_child)
+        compiler.advance(1_001)
+    waits = [line for line in scene.log.lines if line == "records wait for the faster form of the kernels held=1001"]
+    assert len(waits) == 2
 
 
 @pytest.mark.parametrize("has_cache", [True, False])
@@ -261,6 +313,7 @@ def test_a_child_compiles_into_the_cache_and_ends_with_its_parent(
         assert other.wait(60) == 1
     finally:
         child.kill()
+        compilation._close_input(child)
         cache.kernel_folders.cache_clear()
 
 
@@ -273,6 +326,19 @@ def test_a_marker_holds_for_this_processor_and_these_versions(monkeypatch: pytes
     assert not cache.was_compiled("a")
     cache.mark_compiled(cache.EVERYTHING)
     assert cache.was_compiled("b")
+
+
+@pytest.mark.parametrize("chosen", ["", "generic"])
+def test_a_marker_of_code_for_every_processor_holds_on_each(
+    chosen: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache, "_PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setenv("NUMBA_CPU_NAME", chosen)
+    found = set()
+    for name in ("old", "new"):
+        (tmp_path / "cpuinfo").write_text(f"model name : {name}\n")
+        found.add(cache._platform.__wrapped__())
+    assert len(found) == (1 if chosen else 2)
 
 
 @pytest.mark.parametrize(("has_stream", "what"), [(True, "rule nearest"), (False, "tables")])

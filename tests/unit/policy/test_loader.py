@@ -103,6 +103,17 @@ def test_what_exceeds_a_limit_is_named(
 
 
 @pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("attributes: {patient: identifier, age: }\nprivacy: {k: 3}\n", {"attributes.patient", "attributes.age"}),
+        ("attributes: {age: {role: quasi_identifier}}\nprivacy: {k: 3}\nsubject: every\n", {"subject"}),
+    ],
+)
+def test_what_a_faulty_attribute_may_give_is_not_said_to_be_missing(text: str, paths: set[str], tmp_path: Path) -> None:
+    assert set(faults(text, tmp_path)) == paths
+
+
+@pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
         ("a: [1\nb: 2", 2, "a list in [...] is not closed"),
@@ -132,6 +143,12 @@ def test_a_yaml_error_says_its_reason(text: str, line: int | None, reason: str, 
     [
         ("role: c", "rolle: c", "attributes.diagnosis.rolle", "unknown field; did you mean role?"),
         ("privacy:", "privcy: {}\nprivacy:", "privcy", "unknown field; did you mean privacy?"),
+        (
+            "privacy:",
+            "kafka: {transaction_timeout_ms: 9000}\nprivacy:",
+            "kafka.transaction_timeout_ms",
+            "no longer a field: it is 60 s; remove it",
+        ),
         ("privacy:", "zzz: {}\nprivacy:", "zzz", "unknown field; remove it or check its spelling"),
         ("{k: 10}", "{k: ten}", "privacy.k", "must be an integer from 2 to 10,000,000"),
         ("weight: 2.0", "weight: heavy", "attributes.income.weight", "must be a number above 0 and at most 1,000,000"),

@@ -34,6 +34,18 @@ def policy(folder: Path, ill: str = "", pay: str = "", privacy: str = "", more: 
 
 
 @pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("3", 3),
+        ("{entropy: 2.5}", {"entropy": 2.5}),
+        ("{recursive: [2, 3]}", {"recursive": [2.0, 3]}),
+    ],
+)
+def test_each_form_of_l_is_shown_as_it_is_given(given: str, shown: object, tmp_path: Path) -> None:
+    assert policy(tmp_path, privacy=f"l: {given}").resolved()["privacy"]["l"] == shown
+
+
+@pytest.mark.parametrize(
     ("privacy", "share"),
     [
         ("l: 3", 0.5),
@@ -262,6 +274,17 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
 )
 def test_weak_and_costly_settings_are_told(options: dict[str, str], words: str, tmp_path: Path) -> None:
     assert any(words in sentence for sentence in advise(policy(tmp_path, **options)))
+
+
+@pytest.mark.parametrize("t", ["0.25", "0.3"])
+def test_advice_compares_a_reference_with_a_taxonomy_by_value(t: str, tmp_path: Path) -> None:
+    """As the engine does: 1.0 is the leaf 1, so near 2.0, and four records can be within t."""
+    (tmp_path / "pays.csv").write_text("value,share\n1.0,0.25\n2.0,0.25\n3.0,0.25\n4.0,0.25\n")
+    tree = "{any: {low: ['1', '2'], high: ['3', '4']}}"
+    attribute = f"type: any, scale: nominal, taxonomy: {tree}, reference: pays.csv, protect: true"
+    told = "".join(advise(policy(tmp_path, attribute, privacy=f"t: {t}")))
+    assert "not in its taxonomy" not in told
+    assert "has at least" not in told
 
 
 def test_a_common_setting_is_not_advised_against(tmp_path: Path) -> None:

@@ -224,3 +224,24 @@ def test_a_setting_that_affects_the_release_changes_the_fingerprint(old: str, ne
 def test_another_spelling_does_not_change_the_fingerprint(old: str, new: str, tmp_path: Path) -> None:
     assert old in RECORDS
     assert records(tmp_path, RECORDS.replace(old, new, 1)).fingerprint == records(tmp_path).fingerprint
+
+
+def test_scales_are_shown_as_plain_values_and_keep_their_fingerprint(tmp_path: Path) -> None:
+    """With another fingerprint, each worker would say after an update that the policy has changed."""
+    policy = records(tmp_path)
+    assert policy.fingerprint == "d434937ecc381c2ababd1bffe72411d6acdafa1517d98756fa0e9c2ba135fbb7"
+    shown = json.loads(json.dumps(policy.resolved()))["attributes"]
+    assert shown["seen"] == {
+        "role": "quasi_identifier",
+        "scale": "time",
+        "bounds": ["2020-01-01T00:00:00Z", "2020-12-31T22:00:00Z"],
+        "out_of_bounds": "clip",
+        "resolution": "15min",
+        "weight": 1.0,
+    }
+    assert (shown["left"]["unit"], shown["left"]["bounds"]) == ("s", [0.0, 86400.0])
+    assert (shown["job"]["publish"], shown["job"]["taxonomy"]["levels"], shown["job"]["unknown"]) == (
+        "ancestor",
+        2,
+        "root",
+    )

@@ -192,6 +192,17 @@ async def test_a_second_task_that_asks_is_refused_and_stops_the_app(stage: FakeS
     assert FakeSupervisor.made[0].count == 1
 
 
+async def test_a_new_task_for_each_request_is_allowed(stage: FakeStage) -> None:
+    """As `asyncio.wait_for` makes one."""
+    clusters = stage.clusters()
+    for number in range(3):
+        request = asyncio.create_task(clusters.__anext__())
+        await wait_until(lambda: bool(FakeSupervisor.made), what="a supervisor")
+        FakeSupervisor.made[0].may_start.set()
+        assert await request == number + 1  # type: ignore[comparison-overlap]
+    assert stage.errors == []
+
+
 async def test_a_second_stage_of_a_topic_is_refused_and_the_first_goes_on(stage: FakeStage) -> None:
     first = stage.clusters()
     with pytest.raises(TimeoutError):

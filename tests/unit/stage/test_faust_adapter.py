@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import faust
 import pytest
@@ -95,3 +96,13 @@ async def test_a_rewind_does_nothing_while_the_app_pauses_the_partition_or_rebal
     await adapter.rewind(0, 7)
     await adapter.rewind(1, 7)
     assert consumer.calls == []
+
+
+async def test_each_rewind_to_the_same_offset_waits_longer_for_records_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter, sleep = adapter_of(tmp_path, FakeConsumer()), AsyncMock()
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    for offset in [7] * 9 + [8]:
+        await adapter.rewind(0, offset)
+    assert [call.args[0] for call in sleep.await_args_list] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 0.05]

@@ -90,6 +90,22 @@ async def test_a_stage_that_fails_tells_of_how_many_records_the_outcome_is_not_k
     assert told == [stage._context.counts]
 
 
+async def test_kernels_are_compiled_once_the_start_of_the_stage_is_accepted(tmp_path: Path) -> None:
+    finished: list[str] = []
+
+    async def finish() -> None:
+        finished.append("finished")
+
+    stage = supervisor_of(tmp_path, SimpleNamespace(rewind=None))
+    health = stage._context.health
+    compiling = asyncio.create_task(stage._compile(cast("Any", SimpleNamespace(finish=finish))))
+    await asyncio.sleep(0.01)
+    assert finished == []
+    health.joined = health.broker_reached = True
+    await asyncio.wait_for(compiling, 30)
+    assert finished == ["finished"]
+
+
 @pytest.mark.parametrize("case", ["the app goes on", "the app stops"])
 async def test_a_stage_without_an_iterating_task_stops_the_app_unless_it_stops_anyway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str

@@ -38,6 +38,17 @@ def test_records_above_the_cap_stay_held_but_never_the_due_record() -> None:
     assert stream.held_positions().tolist() == [1, 2, 3, 4]
 
 
+def test_a_record_that_would_find_too_few_others_replaces_the_farthest_young_member() -> None:
+    # Without record 1, records 1 and 4 alone would be held when record 1 is due, and it would be suppressed.
+    decided = StreamClusterer(3, 3, 1, rule="greedy").push(np.array([[0.0], [9.0], [0.1], [0.2]]))
+    assert decided.positions.tolist() == [0, 1, 2]
+
+
+def test_a_record_that_will_find_enough_others_stays_held() -> None:
+    decided = StreamClusterer(3, 4, 1, rule="greedy").push(np.array([[0.0], [9.0], [0.1], [0.2], [0.3]]))
+    assert decided.positions.tolist() == [0, 2, 3]
+
+
 def test_returned_arrays_are_copies_and_parameters_may_be_numpy_integers() -> None:
     k, delta = np.int32(2), np.uint8(3)
     stream = StreamClusterer(k, delta, 1)  # type: ignore[arg-type]  # users take integers from arrays

@@ -81,7 +81,7 @@ containers:
     {{- if not $isIdle }}
     ports:
       - {name: http, containerPort: {{ .Values.http.port }}, protocol: TCP}
-    # /livez answers while kernels are compiled and while the broker is away. /readyz does not.
+    # /livez answers while the broker is away. /readyz does not.
     startupProbe:
       httpGet: {path: /livez, port: http{{ if .Values.http.tlsSecret }}, scheme: HTTPS{{ end }}}
       periodSeconds: 2
