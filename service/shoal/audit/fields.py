@@ -20,12 +20,16 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from itertools import chain, groupby
-from typing import TypeAlias
+from typing import TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from shoal.audit.reading import (
     INTEGER,
@@ -63,6 +67,8 @@ from shoal.policy import (
     Role,
 )
 
+Int32Vector: TypeAlias = npt.NDArray[np.int32]
+Int64Vector: TypeAlias = npt.NDArray[np.int64]
 _CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
 
@@ -460,6 +466,110 @@ def _key_of_text(text: str, *, has_numbers: bool) -> str:
 UnchangedReader: TypeAlias = Callable[[object], str | None]
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
+
+_MOST_REMEMBERED = 4096
+_TEXTS_OF_PASS = 1 << 16
+_TEXT_END = b"\xff"  # no byte of UTF-8
+
+
+class Texts(Sequence[str]):
+    """Texts that take 8 bytes each, and their own bytes unless one of the last few thousand different ones is equal."""
+
+    __slots__ = ("_bytes", "_read", "_remembered", "_starts")
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._bytes, self._starts = bytearray(), array("q")
+        self._remembered: dict[str, int] = {}
+        self._read: dict[int, str] = {}
+        for text in texts:
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Add a text after the others."""
+        start = self._remembered.get(text)
+        if start is None:
+            if len(self._remembered) == _MOST_REMEMBERED:
+                self._remembered.clear()
+            start = self._remembered[text] = len(self._bytes)
+            self._bytes += text.encode(errors="surrogatepass") + _TEXT_END
+        self._starts.append(start)
+
+    def distinct(self, places: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
+        """Return some of these places, with every text that is among them, and which of them each place equals."""
+        starts = np.frombuffer(self._starts, np.int64)[places]
+        _, first, codes = np.unique(starts, return_index=True, return_inverse=True)
+        return places[first], codes
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._text, self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self._text(start) for start in self._starts[place]]
+        return self._text(self._starts[place])
+
+    def _text(self, start: int) -> str:
+        text = self._read.get(start)
+        if text is None:
+            if len(self._read) == _MOST_REMEMBERED:
+                self._read.clear()
+            end = self._bytes.index(_TEXT_END, start)
+            text = self._read[start] = self._bytes[start:end].decode(errors="surrogatepass")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTexts(Collection[str]):
+    """The texts at some places of many. They are read again at each use, so only their places are kept."""
+
+    every: Sequence[str]
+    places: Int64Vector
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.every.__getitem__, self.places.tolist())
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == one for one in self)
+
+
+def passes_of(count: int, text: Callable[[int], str]) -> Iterator[Int64Vector]:
+    """Yield the places of so many texts in parts, equal texts in the same one; only a part needs to be in memory."""
+    number = count // _TEXTS_OF_PASS + 1
+    parts = np.fromiter((hash(text(place)) % number for place in range(count)), np.int32, count)
+    yield from (np.flatnonzero(parts == one) for one in range(number))
+
+
+def text_codes(count: int, text: Callable[[int], str]) -> Int64Vector:
+    """Return codes from 0 on, equal for equal texts; ``text``: the text of a place. Cost: O(n) time, 12 bytes each."""
+    codes, first = np.zeros(count, np.int64), 0
+    for places in passes_of(count, text):
+        known: dict[str, int] = {}
+        codes[places] = [known.setdefault(text(place), len(known)) + first for place in places.tolist()]
+        first += len(known)
+    return codes
+
+
+def field_codes(texts: Texts, places: Int64Vector, field: int | None = None) -> Int64Vector:
+    """Return such codes of the texts at some places, or of one of their fields. Cost: O(n log n), 40 bytes each."""
+    if not len(places):
+        return np.zeros(0, np.int64)
+    few, of_few = texts.distinct(places)
+
+    def text(place: int) -> str:
+        found = texts[int(few[place])]
+        return found if field is None else found.split(FIELD_SEPARATOR)[field]
+
+    return text_codes(len(few), text)[of_few]
 
 
 @dataclass(frozen=True, slots=True)
