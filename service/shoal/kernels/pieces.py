@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -13,8 +12,6 @@ Progress: TypeAlias = Callable[[str, float], None]
 
 OPERATIONS = 200_000_000
 """Operations of one piece: some tenths of a second."""
-LONGER, SHORT_S = 16, 0.02
-"""Parts often cost far less than is assumed. So a piece of less than this time (s) grows, to so many times its size."""
 LEAVES = 64
 """Records of a leaf of a k-d tree; a search looks at about four raised to the number of attributes of them."""
 
@@ -46,20 +43,15 @@ def tell(step: str, share: float) -> None:
 
 
 def pieces(step: str, total: int, cost: float) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of consecutive pieces of ``total`` parts that cost at most so many operations each.
+    """Yield the bounds of consecutive pieces of ``total`` parts that cost so many operations each; tell what is done.
 
-    Tells what is done. Short pieces grow, so that a call costs little of their time. A kernel returns the same bits
-    whatever the pieces are.
+    It reads no clock, and a kernel returns the same bits whatever the pieces are.
     """
-    size, first = max(1, int(OPERATIONS / max(cost, 1.0))), 0
-    largest = LONGER * size
-    while first < total:
-        began_s, end = time.monotonic(), min(first + size, total)
+    size = max(1, int(OPERATIONS / max(cost, 1.0)))
+    for first in range(0, total, size):
+        end = min(first + size, total)
         yield first, end
         tell(step, end / total)
-        first = end
-        if time.monotonic() - began_s < SHORT_S:
-            size = min(2 * size, largest)
 
 
 def search_cost(n: int, d: int) -> float:

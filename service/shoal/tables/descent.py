@@ -427,7 +427,8 @@ def descend(partition: PartitionState, rounds: int) -> None:
     """
     (n, d), work = partition.rows.shape, build_worklist(partition)
     min_gain, size = MIN_RELATIVE_GAIN * loss(partition) / n, int(partition.counters[MAX_SIZE])
-    cost = partition.neighbours.shape[1] * size * (d + (0 if is_unconstrained(partition.constraints) else 10 * size))
+    # Constraints are checked only for what gains, which is rare.
+    cost = partition.neighbours.shape[1] * size * (d + (0 if is_unconstrained(partition.constraints) else 10))
     for number in range(1, rounds + 1):
         changes = 0
         for kind in (SINGLE, DISSOLVE, CREATE, CYCLE):
