@@ -13,7 +13,6 @@ and removes folders of other versions. It depends on internals of numba's cache.
 
 from __future__ import annotations
 
-import ctypes
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -130,9 +129,6 @@ _machinery: Any = compiler_machinery
 
 _FLAGS: dict[str, Any] = {"nogil": True, "fastmath": False}
 
-_END_POLL_S = 0.1
-"""Time between two requests that a thread end (s)."""
-
 
 def compiled_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the compiled form of a kernel: it is read from the cache, or compiled, at its first call."""
@@ -146,7 +142,7 @@ def _run_interruptibly(compile_kernel: Callable[[Any], Any], signature: Any) -> 
     """Compile a kernel for the types of its arguments, for the main thread in another one.
 
     In callbacks of the compiler, Python drops a KeyboardInterrupt, or it becomes another error. So the main thread only
-    waits. After an interrupt, the other thread is told to end until it has ended, in about a second.
+    waits. After an interrupt, the other thread goes on: it is a daemon, and the kernel is compiled for a later call.
     """
     if threading.current_thread() is not threading.main_thread():
         return compile_kernel(signature)
@@ -158,21 +154,8 @@ def _run_interruptibly(compile_kernel: Callable[[Any], Any], signature: Any) -> 
         except BaseException as error:  # noqa: BLE001 - raised in the main thread
             found.set_exception(error)
 
-    thread = threading.Thread(target=run, name="compiler", daemon=True)
-    try:
-        thread.start()
-        return found.result()
-    except BaseException:
-        while thread.is_alive() and not found.done():
-            with suppress(KeyboardInterrupt):
-                _raise_system_exit_in(thread)
-                thread.join(_END_POLL_S)
-        raise
-
-
-def _raise_system_exit_in(thread: threading.Thread) -> None:
-    identity, error = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, error)
+    threading.Thread(target=run, name="compiler", daemon=True).start()
+    return found.result()
 
 
 def _with_compiled_globals(function: Callable[..., Any]) -> FunctionType:

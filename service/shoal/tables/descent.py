@@ -437,8 +437,15 @@ def descend(partition: PartitionState, rounds: int) -> None:
             total = partition.sizes.size if kind == DISSOLVE else n
             for first, end in pieces(f"descent {number}", total, cost):
                 changes += _try_changes(partition, work, kind, first, end, min_gain)
+        _end_round(partition, changes)
         if changes == 0:
             return
+
+
+@njit
+def _end_round(partition: PartitionState, changes: int) -> None:
+    """Compute the centroids again after a round with changes; one kernel, so that it is compiled in any case."""
+    if changes > 0:
         recompute_centroids(partition)
 
 
