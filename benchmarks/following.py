@@ -19,6 +19,7 @@ from papers.common import grid
 from part import Part
 from reference_data import data_folder, read_rows
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.kafka.metadata import ENCRYPTED_BYTES
 from stream_figures import write_rule
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "deploy" / "demo"))
@@ -28,6 +29,7 @@ from fetch import records
 __all__ = ["Stream", "following_part", "found_by_chaining", "least_suppressed", "release"]
 
 K, STEP = 5, 0.4  # STEP: how far an unchanged value moves between two records, in standard deviations of people
+SET, GROUP = 8 * (K + 1), 8 + 4  # bytes of a person with its candidates, and with the number of a fixed group
 People: TypeAlias = dict[int, frozenset[int]]
 
 
@@ -197,11 +199,10 @@ def _rows(stream: Stream) -> Iterator[list[str]]:
     more = stream._replace(values=np.column_stack([stream.values, _scaled(stream.unchanged[:, None])]))
     hidden = stream._replace(unchanged=np.random.default_rng(1).random(len(stream.people)))
     for way, seen, (clusters, delay) in (
-        (f"`awo`, k = {K}", stream, _by_product(stream, K, "awo")),
-        *((f"`block`, k = {k}", stream, _by_product(stream, k, "block")) for k in (10, 20, 50)),
+        (f"k = {K}", stream, _by_product(stream, K, "awo")),
+        *((f"k = {k}", stream, _by_product(stream, k, "block")) for k in (10, 20, 50)),
         ("value a quasi-identifier", hidden, _by_product(more, K, "awo")),
         *((f"`per_subject` {n}", stream, _by_product(stream, K, "awo", n)) for n in (1, 2, 4)),
-        (f"`nearest`, k = {K}, δ = {stream.longer:,}", stream, release(stream, K, stream.longer, 0)),
         ("companions first, no bound", stream, release(stream, K, stream.delta, 0, K)),
         (f"suppression, K = {K}", stream, release(stream, K, stream.delta, K)),
         ("companions, K = 2", stream, release(stream, K, stream.delta, 2, K)),
@@ -226,20 +227,19 @@ def following_part() -> Part:
     lines = [
         "## What a bound on following a person would cost",
         "",
-        "For docs/adr/0029-following-a-person.md (`benchmarks/following.py`), which says what an attacker knows. Ways",
-        "with companions or suppression are not in the product. Found: share of a person's rows; the same of others if",
-        "one is known; the same if the value never changes and is nobody else's. Loss: of published records, squared",
-        "error over the total. Delay in records. In visits and wards the unchanged value moves by",
-        f"{STEP} standard deviations from record to record. One draw of each.",
+        "For docs/adr/0029-following-a-person.md (`benchmarks/following.py`). Ways with companions or suppression are",
+        "not in the product. Found: rows of a person, by an attacker who knows one of them, and if the value never",
+        "changes and is nobody else's. Loss: of published records, squared error over the total. In visits and wards",
+        f"a value moves by {STEP} standard deviations a record. {ENCRYPTED_BYTES:,} bytes of metadata hold",
+        f"{ENCRYPTED_BYTES // SET} people with {K} candidates, or {ENCRYPTED_BYTES // GROUP} with a group's number.",
         "",
     ]
     for stream in (panel(), visits(), wards()):
         least, later = (least_suppressed(stream.people, delta, K) for delta in (stream.delta, stream.longer))
         lines += [
             f"**{stream.name}**: {len(stream.people):,} records of {len(np.unique(stream.people)):,} people,",
-            f"δ = {stream.delta}. Whatever the rule, at least {least:.0%} are suppressed with K = {K}; with",
-            f"δ = {stream.longer:,}, {later:.0%}. A start 37 records later makes {_made_again(stream, 37):.0%} of the",
-            "clusters of the second half again (`awo`).",
+            f"δ = {stream.delta}. With K = {K}, every rule suppresses at least {least:.0%} ({later:.0%} at δ =",
+            f"{stream.longer:,}). A start 37 records later makes {_made_again(stream, 37):.0%} of clusters again.",
             "",
             *grid(["way", "found", "one known", "never changes", "suppressed", "loss", "delay"], _rows(stream)),
         ]
