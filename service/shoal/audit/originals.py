@@ -27,6 +27,7 @@ from shoal.audit.fields import (
     Dropped,
     Int64Vector,
     RecordReader,
+    Tallies,
     Texts,
     UsableRecord,
     input_path,
@@ -146,6 +147,7 @@ class Originals:
     may_be_followed: bool = True  # a run with ``--follow`` reads no topic, and not for an ordered release
     released: Form = "jsonl"
     drops: dict[Dropped, list[int]] = field(default_factory=dict)  # indices of dropped messages, no records
+    tallies: Tallies | None = None
 
     def __len__(self) -> int:
         return len(self.unchanged)
@@ -306,6 +308,7 @@ def read_originals(
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         drops=drops,
         released=released,
+        tallies=reader.tallies,
     )
     repeated = originals.first_repeated() if has_offsets else None
     if repeated is not None:
