@@ -259,7 +259,7 @@ def test_no_rows_of_no_records_hold(tmp_path: Path, release: str, suffix: str, t
     for given in ((), ("evidence",), SIDE_FILES):
         verdict = judged(policy, paths, *given)
         assert verdict.exit_code == 0, verdict.text()
-        assert verdict.text().startswith("holds: k is unknown, promised 1; 0 of 0 records released, of 0 people; ")
+        assert verdict.text().startswith("holds: k is unknown, promised 4; 0 of 0 records released, of 0 people; ")
 
 
 @pytest.mark.parametrize("release", ["cluster", None])
