@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.evidence import EvidenceCluster
-from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector
-from shoal.audit.originals import UNUSABLE, Originals, max_record_bytes
+from shoal.audit.fields import FIELD_SEPARATOR, ChosenTexts, Int64Vector
+from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import PerSubject, Policy
@@ -33,9 +33,8 @@ class AdmissionLimits:
 
     @classmethod
     def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
-        """Compare all records with the limits. Cost: O(n)."""
-        limit = max_record_bytes(policy)
-        is_too_large, may_be_too_large = (originals.sizes > limit).T
+        """Count what each subject sent in each quota window. Cost: O(n log n)."""
+        is_too_large, may_be_too_large = originals.is_above_limit.T
         is_counted = (originals.subjects != UNUSABLE) & ~is_too_large
         return cls(_exceeds_quota(policy.per_subject, originals, is_counted), is_too_large, may_be_too_large)
 
@@ -125,7 +124,7 @@ def check_clusters(
             one.categories.counts = Counter(codes[~np.isnan(codes)].tolist())
     for cluster, members in pending:
         quasi = _centroid(originals, members, published)
-        unchanged = originals.unchanged_of(members)
+        unchanged = ChosenTexts(originals.unchanged, members)  # the same array: a copy of it would need as much again
         found.clusters.append(
             RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
         )

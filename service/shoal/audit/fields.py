@@ -69,6 +69,7 @@ from shoal.policy import (
     Role,
 )
 
+Int32Vector: TypeAlias = npt.NDArray[np.int32]
 Int64Vector: TypeAlias = npt.NDArray[np.int64]
 _CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
@@ -476,11 +477,14 @@ _TEXT_END = b"\xff"  # no byte of UTF-8
 class Texts(Sequence[str]):
     """Texts that take 8 bytes each, and their own bytes unless one of the last few thousand different ones is equal."""
 
-    __slots__ = ("_bytes", "_remembered", "_starts")
+    __slots__ = ("_bytes", "_read", "_remembered", "_starts")
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Iterable[str] = ()) -> None:
         self._bytes, self._starts = bytearray(), array("q")
         self._remembered: dict[str, int] = {}
+        self._read: dict[int, str] = {}
+        for text in texts:
+            self.append(text)
 
     def append(self, text: str) -> None:
         """Add a text after the others."""
@@ -491,6 +495,12 @@ class Texts(Sequence[str]):
             start = self._remembered[text] = len(self._bytes)
             self._bytes += text.encode(errors="surrogatepass") + _TEXT_END
         self._starts.append(start)
+
+    def distinct(self, places: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
+        """Return some of these places, with every text that is among them, and which of them each place equals."""
+        starts = np.frombuffer(self._starts, np.int64)[places]
+        _, first, codes = np.unique(starts, return_index=True, return_inverse=True)
+        return places[first], codes
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -508,7 +518,13 @@ class Texts(Sequence[str]):
         return self._text(self._starts[place])
 
     def _text(self, start: int) -> str:
-        return self._bytes[start : self._bytes.index(_TEXT_END, start)].decode(errors="surrogatepass")
+        text = self._read.get(start)
+        if text is None:
+            if len(self._read) == _MOST_REMEMBERED:
+                self._read.clear()
+            end = self._bytes.index(_TEXT_END, start)
+            text = self._read[start] = self._bytes[start:end].decode(errors="surrogatepass")
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,6 +559,19 @@ def text_codes(count: int, text: Callable[[int], str]) -> Int64Vector:
         codes[places] = [known.setdefault(text(place), len(known)) + first for place in places.tolist()]
         first += len(known)
     return codes
+
+
+def field_codes(texts: Texts, places: Int64Vector, field: int | None = None) -> Int64Vector:
+    """Return such codes of the texts at some places, or of one of their fields. Cost: O(n log n), 40 bytes each."""
+    if not len(places):
+        return np.zeros(0, np.int64)
+    few, of_few = texts.distinct(places)
+
+    def text(place: int) -> str:
+        found = texts[int(few[place])]
+        return found if field is None else found.split(FIELD_SEPARATOR)[field]
+
+    return text_codes(len(few), text)[of_few]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ people than it seems.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from shoal.audit.clusters import RecomputedClusters, members_of
 from shoal.audit.confidential import AuditedColumn, ValueClass, check_values
 from shoal.audit.evidence import AuditScope
-from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, text_codes
+from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, field_codes
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scales import NO_VALUE, decimal_number
@@ -248,9 +249,9 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
     places, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])[:-1]
     found = []
     for column, attribute in enumerate(policy.unchanged_fields):
-        text = _field_texts(originals.unchanged, places, column)
-        codes = text_codes(len(places), text)
-        known = [text(place) for place in np.unique(codes, return_index=True)[1].tolist()]
+        codes = field_codes(originals.unchanged, places, column)
+        firsts = places[np.unique(codes, return_index=True)[1]]
+        known = [originals.unchanged[int(first)].split(FIELD_SEPARATOR)[column] for first in firsts]
         correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(codes, known), ends))
         share = _unique_share(codes, known)
         has_numbers = share > MIN_IDENTIFIER_SHARE and all(
@@ -278,15 +279,11 @@ def _columns(width: int, release: ReleasedRows) -> tuple[Int64Vector, list[Int64
     first = 0
     for rows in release.by_partition.values():
         readable = np.flatnonzero([not width or text.count(FIELD_SEPARATOR) == width - 1 for text in rows.unchanged])
-        classes.append(first + text_codes(len(rows), rows.quasi.__getitem__)[readable])
+        classes.append(first + field_codes(rows.quasi, readable))
         first += len(rows)
         for field, column in enumerate(columns):
-            column.append(text_codes(len(readable), _field_texts(rows.unchanged, readable, field)))
+            column.append(field_codes(rows.unchanged, readable, field))
     return np.concatenate(classes), [np.concatenate(column) for column in columns]
-
-
-def _field_texts(unchanged: Sequence[str], places: Int64Vector, field: int) -> Callable[[int], str]:
-    return lambda place: unchanged[places[place]].split(FIELD_SEPARATOR)[field]
 
 
 def _combine(classes: Int64Vector, column: Int64Vector) -> Int64Vector:
@@ -312,18 +309,20 @@ def _unique_share(codes: Int64Vector, known: Sequence[str]) -> float:
 
 def _ranks(codes: Int64Vector, known: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return mean ranks, by number if all values are numbers and by code points otherwise; NaN for nulls."""
-    order = sorted((code for code, text in enumerate(known) if text != "null"), key=known.__getitem__)
-    numbers = [_number(known[code]) for code in order]
-    if None not in numbers:
-        order = np.array(order, np.int64)[np.argsort(np.array(numbers, np.float64), kind="stable")].tolist()
+    order = np.argsort(np.array(known, object), kind="stable")
+    order = order[np.array([text != "null" for text in known], np.bool_)[order]]
+    numbers = np.fromiter((_number(known[code]) for code in order), np.float64, len(order))
+    if not np.isnan(numbers).any():
+        order = order[np.argsort(numbers, kind="stable")]
     counts = np.bincount(codes, minlength=len(known))[order]
     ranks = np.full(len(known), np.nan)
     ranks[order] = np.cumsum(counts) - (counts - 1) / 2
     return ranks[codes]
 
 
-def _number(text: str) -> float | None:
-    return decimal_number(json.loads(text) if text.startswith('"') else text)
+def _number(text: str) -> float:
+    found = decimal_number(json.loads(text) if text.startswith('"') else text)
+    return math.nan if found is None else found
 
 
 def _order_correlation(ranks: npt.NDArray[np.float64]) -> float:

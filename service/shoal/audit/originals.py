@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, takewhile
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,7 @@ from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role
 
 DEFAULT_MAX_BYTES = 900_000  # ``kafka.max_record_bytes`` if the policy has no section ``kafka``
+MOST_RECORDS = (1 << 31) - 1  # so that counts of them fit 32 bits
 UNUSABLE = -1  # subject code of an unusable record
 UNKNOWN_TIMESTAMP = -1
 _ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
@@ -133,13 +135,13 @@ class Originals:
 
     values: npt.NDArray[np.float64]  # as `shoal.audit.scales` reads them; zeros where the record is unusable
     subjects: npt.NDArray[np.int64]  # equal codes for equal subjects; -1 where the record is unusable
-    unchanged: Sequence[str]  # texts of the unchanged fields; empty where the record is unusable
+    unchanged: Texts  # texts of the unchanged fields; empty where the record is unusable
     partitions: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]  # of a plain file the numbers of the records, from 0
+    offsets: npt.NDArray[np.int64]  # of a plain file the numbers of the records, from 0: also their indices
     is_export: bool
     timestamps: Int64Vector = field(default_factory=lambda: np.zeros(0, np.int64))  # of an export, in ms; -1 for none
-    # Fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is unusable.
-    sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    # Whether a usable record exceeds ``kafka.max_record_bytes`` for certain, and whether it may, shape (n, 2).
+    is_above_limit: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 2), np.bool_))
     file: InputFile | None = None
     was_read_whole: bool = False  # a summary counts all records as read, the last one even without end
     # By subject code: equal for subjects that every step of ``normalize`` would make one; None if they are no texts.
@@ -189,6 +191,8 @@ class Originals:
     @cached_property
     def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
         """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once."""
+        if not self.is_export:
+            return {0: self.offsets} if len(self) else {}
         by_offset = np.argsort(self.offsets, kind="stable")
         partitions = self.partitions[by_offset]
         return {int(one): by_offset[partitions == one] for one in np.unique(partitions)}
@@ -212,9 +216,13 @@ class Originals:
         chosen = self.by_partition.get(partition)
         if chosen is None:
             return np.full(len(offsets), -1)
-        known = self._sorted_offsets[partition]
+        known = self.offsets_of(partition)
         places = np.minimum(np.searchsorted(known, offsets), len(known) - 1)
         return np.where(known[places] == offsets, chosen[places], -1)
+
+    def offsets_of(self, partition: int) -> Int64Vector:
+        """Return the offsets of the records of a partition in their order."""
+        return self._sorted_offsets[partition] if self.is_export else self.offsets
 
     @cached_property
     def _sorted_offsets(self) -> dict[int, Int64Vector]:
@@ -222,7 +230,7 @@ class Originals:
 
     def first_repeated(self) -> int | None:
         """Return the first record with the partition and offset of an earlier one; None if there is none."""
-        pairs = ((self._sorted_offsets[partition], chosen) for partition, chosen in self.by_partition.items())
+        pairs = ((self.offsets_of(partition), chosen) for partition, chosen in self.by_partition.items())
         later = [chosen[1:][np.diff(offsets) == 0] for offsets, chosen in pairs]
         return min((int(indices.min()) for indices in later if len(indices)), default=None)
 
@@ -270,7 +278,7 @@ def read_originals(
     reader, embedded = _record_reader(policy, file, released, published), EmbeddedRecordFinder(policy)
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
     values, is_usable, partitions, offsets = array("d"), bytearray(), array("q"), array("q")
-    timestamps, sizes = array("q"), array("q")
+    timestamps, is_above_limit, limit = array("q"), bytearray(), max_record_bytes(policy)
     unchanged, subjects = Texts(), Texts()
     drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
     zeros = (0.0,) * len(policy.quasi_identifiers)
@@ -281,7 +289,7 @@ def read_originals(
             record = None
         content = reader.content(record)
         found = None if isinstance(content, Dropped) else reader.read(content, envelope)
-        if isinstance(content, Dropped) and size <= max_record_bytes(policy):
+        if isinstance(content, Dropped) and size <= limit:
             drops[content].append(index)
         if has_offsets:
             partitions.append(partition)
@@ -289,7 +297,8 @@ def read_originals(
             timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
         values.extend(zeros if found is None else found.values)
         unchanged.append("" if found is None else found.unchanged)
-        sizes.extend((0, 0) if found is None else size_bounds.of(original, found))
+        fewest, most = (0, 0) if found is None else size_bounds.of(original, found)
+        is_above_limit += bytes((fewest > limit, most > limit))
         is_usable.append(found is not None)
         if found is not None and found.subject is not None:
             subjects.append(found.subject)
@@ -302,7 +311,7 @@ def read_originals(
         offsets=np.frombuffer(offsets, np.int64) if has_offsets else np.arange(len(codes)),
         is_export=has_offsets,
         timestamps=np.frombuffer(timestamps, dtype=np.int64),
-        sizes=np.frombuffer(sizes, dtype=np.int64).reshape(-1, 2),
+        is_above_limit=np.frombuffer(is_above_limit, np.bool_).reshape(-1, 2),
         file=file,
         merged=merged,
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
@@ -310,9 +319,16 @@ def read_originals(
         released=released,
         tallies=reader.tallies,
     )
-    repeated = originals.first_repeated() if has_offsets else None
+    return _countable(originals, path)
+
+
+def _countable(originals: Originals, path: Path) -> Originals:
+    """Refuse messages with one partition and offset, and more records than 32 bits count."""
+    repeated = originals.first_repeated() if originals.is_export else None
     if repeated is not None:
         raise InputError(f"{path}, line {repeated + 1}: this partition and offset are repeated; export again")
+    if len(originals) > MOST_RECORDS:
+        raise InputError(f"{path}: more than {MOST_RECORDS} records; verify them in parts (--partial)")
     return originals
 
 

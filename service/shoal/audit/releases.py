@@ -51,7 +51,7 @@ class PartitionRows:
     keeps_texts: bool = False  # whether `texts` are kept, which a release needs whose clusters are not adjacent
     quasi: Texts = field(default_factory=Texts)
     unchanged: Texts = field(default_factory=Texts)
-    lines: array[int] = field(default_factory=lambda: array("q"))  # number of each row in the file, without a header
+    lines: array[int] = field(default_factory=lambda: array("I"))  # number of each row in the file, without a header
     texts: Texts = field(default_factory=Texts)  # the rows by whose bytes they are sorted
     _ascends: bytearray = field(default_factory=bytearray)
     _last: str = ""

@@ -341,8 +341,9 @@ def _check_rows(
     unmatched: dict[int, Counter[str]] = {}
     previous: dict[int, str] = {}
     is_matched, left = np.ones(len(clusters), np.bool_), [len(cluster.members) for cluster in clusters]
-    found = zip(map(int, places), rows.lines, rows.quasi, rows.unchanged, rows.texts, own_unchanged, strict=False)
-    for place, line, quasi, unchanged, text, own in found:
+    texts = zip(rows.lines, rows.quasi, rows.unchanged, rows.texts, strict=True)  # every row has all, or it fails
+    found = zip(map(int, places), texts, own_unchanged, strict=False)
+    for place, (line, quasi, unchanged, text), own in found:
         counts = unmatched.get(place)
         if counts is None:
             counts = unmatched[place] = Counter(clusters[place].unchanged)

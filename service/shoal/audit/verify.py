@@ -415,11 +415,11 @@ class _Audit:
                 self._policy, self._originals, self.limits, is_released, reasons, counted=counted, ahead=ahead
             )
 
+        most = arrived("all").certain()  # the vectors are not kept, to save memory
         certain, is_partial = arrived("certain"), self._scope.is_partial
-        has_all = certain.has_as_many(arrived("all"))  # not kept, to save memory
         checks, self._accounts = self._check_arrivals(clusters, certain, is_partial=is_partial)
         self._checks += checks
-        if has_all:
+        if certain.certain() == most:
             return
         # Only the rows of an ordered release are compared with the records that are due.
         is_partial = is_partial or not self._scope.is_ordered

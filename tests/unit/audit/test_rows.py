@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.fields import Texts
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.rows import check_order, compare_rows
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.unit
 def originals(unchanged: list[str]) -> Originals:
     n = len(unchanged)
     numbers = np.arange(n)
-    return Originals(np.zeros((n, 1)), numbers, unchanged, np.zeros(n, np.int64), numbers, is_export=False)
+    return Originals(np.zeros((n, 1)), numbers, Texts(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
 
 
 def release(rows: list[tuple[str, str]], *, is_export: bool) -> ReleasedRows:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.audit.confidential import ValueClass, check_values
+from shoal.audit.fields import Texts
 from shoal.audit.originals import Originals
 from shoal.audit.unpublished import BreakableValues
 from shoal.audit.verdict import Check
@@ -32,7 +33,7 @@ def checked(
     attributes = {"who": SUBJECT, "age": quasi(0, 110), "ill": {"role": "confidential", **attribute}}
     unchanged = [text for cluster in clusters for text in cluster]
     n, numbers = len(unchanged), np.arange(len(unchanged))
-    originals = Originals(np.zeros((n, 1)), numbers, list(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
+    originals = Originals(np.zeros((n, 1)), numbers, Texts(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
     classes = [ValueClass(number, cluster) for number, cluster in enumerate(clusters)]
     policy = policy_of(attributes, privacy={"k": 2, **privacy})
     return {check.name: check for check in (one.result() for one in check_values(policy, originals, classes))}
@@ -184,7 +185,7 @@ def test_only_protected_attributes_are_checked() -> None:
     policy = policy_of({"who": SUBJECT, "age": quasi(0, 110), "ill": ill, "tag": tag}, privacy={"k": 2, "l": 2})
     texts = ['"a"\x00"t"', '"b"\x00"t"'], ['"a"\x00"t"', '"a"\x00"u"']
     n = np.arange(4)
-    originals = Originals(np.zeros((4, 1)), n, [*texts[0], *texts[1]], np.zeros(4, np.int64), n, is_export=False)
+    originals = Originals(np.zeros((4, 1)), n, Texts([*texts[0], *texts[1]]), np.zeros(4, np.int64), n, is_export=False)
     classes = [ValueClass(number, list(own)) for number, own in enumerate(texts)]
     checks = check_values(policy, originals, classes)
     assert [(check.name, check.failed, check.places) for check in checks] == [
@@ -204,7 +205,7 @@ def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = Non
     n = np.arange(len(values))
     subjects = n if people is None else np.array([ord(one) for one in people])
     unchanged = [f'"{value}"' for value in values]
-    originals = Originals(np.zeros((len(n), 1)), subjects, unchanged, n * 0, n, is_export=False)
+    originals = Originals(np.zeros((len(n), 1)), subjects, Texts(unchanged), n * 0, n, is_export=False)
     return BreakableValues(policy, originals).can_be_broken(n)
 
 
