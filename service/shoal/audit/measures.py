@@ -255,7 +255,7 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
         correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(codes, known), ends))
         share = _unique_share(codes, known)
         has_numbers = share > MIN_IDENTIFIER_SHARE and all(
-            _number(one) is not None for one in known if one not in _NO_TEXTS
+            not math.isnan(_number(one)) for one in known if one not in _NO_TEXTS
         )
         found.append(UnchangedField(attribute.name, share, correlation, attribute.publish_unchanged, has_numbers))
     return found

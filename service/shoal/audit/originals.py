@@ -279,9 +279,8 @@ def read_originals(
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
     values, is_usable, partitions, offsets = array("d"), bytearray(), array("q"), array("q")
     timestamps, is_above_limit, limit = array("q"), bytearray(), max_record_bytes(policy)
-    unchanged, subjects = Texts(), Texts()
+    unchanged, subjects, zeros = Texts(), Texts(), (0.0,) * len(policy.quasi_identifiers)
     drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
-    zeros = (0.0,) * len(policy.quasi_identifiers)
     clustered = {attribute.name for attribute in policy.clustered}
     for index, original in enumerate(original_records(file, names, by_line=by_line, clustered=clustered)):
         partition, offset, record, envelope, size = original

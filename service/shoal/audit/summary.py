@@ -322,11 +322,17 @@ def _squares(values: Float64Vector, shown: Float64Vector) -> _Squares | None:
     every = values[is_known]
     if not len(every) or every.min() == every.max():
         return _Squares(0.0, 0.0, 0)
-    errors = every - shown[is_known]
-    total = float(np.sum((every - every.mean()) ** 2))
+    total = _sum_of_squares(every - every.mean())
     # Of nearly equal values, the sum of squares is a rounding error.
-    is_varied = total > MIN_RELATIVE_VARIANCE * float(np.sum(every**2))
-    return _Squares(float(np.sum(errors**2)), total, len(every)) if is_varied else None
+    if total <= MIN_RELATIVE_VARIANCE * _sum_of_squares(every.copy()):
+        return None
+    errors = shown[is_known]
+    return _Squares(_sum_of_squares(np.subtract(every, errors, out=errors)), total, len(every))
+
+
+def _sum_of_squares(numbers: Float64Vector) -> float:
+    """Return the sum of the squares, which are written in place of the numbers: large files need the memory."""
+    return float(np.sum(np.square(numbers, out=numbers)))
 
 
 def _left_after_trend(
