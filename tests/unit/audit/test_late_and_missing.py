@@ -255,7 +255,7 @@ def test_many_held_records_are_a_warning(tmp_path: Path) -> None:
     verdict = made.verify("")
     assert verdict.exit_code == 0
     assert [one.line() for one in verdict.warnings if one.code == "held"] == [
-        "105 records may still be held, more than half: verify again"
+        "105 records may still be held, more than half; verify again"
     ]
 
 
