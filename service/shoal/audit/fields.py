@@ -21,10 +21,12 @@ import re
 import sys
 import unicodedata
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from functools import partial
 from itertools import chain, groupby
 from typing import TypeAlias, overload
 
@@ -582,6 +584,47 @@ class UsableRecord:
     category_bytes: int = 0  # of the published categories as JSON, limited together with the unchanged fields
 
 
+class Tallies:
+    """What is counted of usable records while they are read. It keeps 8 bytes for each identifier of a record.
+
+    ``clipped``: values outside their bounds, by attribute. ``copies``: records in which an unchanged field and an
+    identifier have the same value. ``people``: of each identifier other than the subject the hashes of its values, 0
+    for a missing one. Two values may have one hash and count as one person; of a million values, two do with a chance
+    below one in ten million.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        identifiers = [a for a in policy.attributes if a.role is Role.IDENTIFIER]
+        self.clipped: Counter[str] = Counter()
+        self.copies: Counter[tuple[str, str]] = Counter()
+        self.people = {a.name: array("q") for a in identifiers if not a.subject}
+        self._people = list(self.people.items())
+        self._pairs = [(a.name, one.name) for a in policy.unchanged_fields for one in identifiers]
+        self._missing = frozenset(policy.missing_values) | {""}
+        self._clipped: list[str] = []  # of the record that is being read
+
+    def begin(self) -> None:
+        """Begin with another record."""
+        self._clipped.clear()
+
+    def clip(self, name: str) -> None:
+        """Note a value that is outside the bounds of its attribute."""
+        self._clipped.append(name)
+
+    def add(self, record: Record) -> None:
+        """Count the record that was begun: it is usable."""
+        if self._clipped:
+            self.clipped.update(self._clipped)
+        for pair in self._pairs:
+            value = record[pair[0]]
+            if value == record[pair[1]] and value is not None and value != "":
+                self.copies[pair] += 1
+        for name, hashes in self._people:
+            value = record[name]
+            text = "" if value is None else str(value).strip()
+            hashes.append(0 if text in self._missing else hash(text))
+
+
 class RecordReader:
     """Reads records of an original into what a release of them would show; it collects categories by attribute."""
 
@@ -607,8 +650,15 @@ class RecordReader:
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
         found = categories or {}
         self._known = [_categories_of(a, found.get(a.name)) for a in policy.clustered]
+        self.tallies = Tallies(policy)
         self._quasi = [
-            (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))
+            (
+                a.name,
+                value_reader(
+                    *(a, source_form(a, original), sign, policy.missing_values, categories),
+                    on_clip=partial(self.tallies.clip, a.name),
+                ),
+            )
             for a, categories in zip(policy.clustered, self._known, strict=True)
         ]
         self._width, self._has_categories = len(policy.quasi_identifiers), any(self._known)
@@ -655,6 +705,7 @@ class RecordReader:
     def _usable(self, record: Record) -> UsableRecord | None:
         if self._optional:
             record = {**dict.fromkeys(self._optional, ABSENT), **record}
+        self.tallies.begin()
         values = [value for name, read in self._quasi if (value := read(record[name])) is not None]
         unchanged = [text for name, read in self._unchanged if (text := read(record[name])) is not None]
         if len(values) < len(self._quasi) or len(unchanged) < len(self._unchanged):
@@ -669,6 +720,7 @@ class RecordReader:
         size = self._category_bytes(values) if self._has_categories else 0
         if size is None:
             return None
+        self.tallies.add(record)
         return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
 
     def _category_bytes(self, values: list[float]) -> int | None:
@@ -742,8 +794,27 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
 
 
 def merged_subject(text: str, kind: FieldType) -> str | None:
-    """Return the subject that a normalised one would be with every step of ``normalize``; None if it would be none."""
-    return _normalised_subject(one_spelling(text, EVERY_STEP), kind)
+    """Return what subjects of one person have in common; None if nothing is left.
+
+    Every step of ``normalize`` is applied; then punctuation and blanks count only between two digits, and zeros before
+    the first digit do not.
+    """
+    found = _normalised_subject(one_spelling(text, EVERY_STEP), kind)
+    if found is None or (kind == "any" and _exact(found) is not None):
+        return found
+    if not found.isalnum():
+        found = _SIGNS.sub(_between_digits, found)
+    return _LEADING_ZEROS.sub("", found) if "0" in found else found
+
+
+_SIGNS = re.compile(r"[\W_]+")
+_LEADING_ZEROS = re.compile(r"(?<![0-9-])0+(?=[0-9])")
+
+
+def _between_digits(found: re.Match[str]) -> str:
+    text = found.string
+    before, after = text[max(found.start() - 1, 0) : found.start()], text[found.end() : found.end() + 1]
+    return "-" if before.isdigit() and after.isdigit() else ""
 
 
 def _exact(text: str) -> tuple[str, int] | None:

@@ -24,11 +24,13 @@ from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, field_codes
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scales import NO_VALUE, decimal_number
-from shoal.audit.verdict import CheckCounter, counted
+from shoal.audit.verdict import CheckCounter, Finding, counted, percent
 from shoal.policy import Policy
 
 MIN_RECORDS = 30  # with fewer records most values are unique and most correlations are large by chance
 MAX_UNIQUE_SHARE = 0.05  # a larger share of unique values, or of rows that agree with no other, is a warning
+MIN_IDENTIFIER_SHARE = 0.9  # a field with a larger share of unique values that are no numbers looks like an identifier
+_NO_TEXTS = frozenset({"null", '""'})  # the second is an empty cell
 MAX_FIELDS = 3  # most unchanged fields that are combined
 MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
@@ -94,16 +96,18 @@ class JointUniqueness:
         """Share of unique rows."""
         return self.unique / self.rows
 
-    def warnings(self) -> list[str]:
-        """Return a sentence if known fields single out too many rows, without values."""
+    def warnings(self) -> list[Finding]:
+        """Return a finding if known fields single out too many rows."""
         if not self.are_known or self.share <= MAX_UNIQUE_SHARE:
             return []
         text = (
             f"published values together with {', '.join(self.names)}: {self.unique} of {self.rows} rows "
-            f"({self.share:.0%}) in {self.classes} classes agree with no other row: a person of whom these fields are "
-            "known is found; declare them as quasi-identifiers, or leave them out"
+            f"({percent(self.share)}) in {self.classes} classes agree with no other row: a person of whom these fields "
+            "are known is found"
         )
-        return [text]
+        remedy = "declare them as quasi-identifiers, or leave them out"
+        figures = {"rows": self.unique, "share": self.share, "classes": self.classes}
+        return [Finding("known_together", text, remedy, figures, self.names)]
 
 
 def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[JointUniqueness]:
@@ -135,7 +139,7 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
-    """Subjects that every step of ``normalize`` would merge with another; the clusters are None if they are unknown."""
+    """Subjects that differ from another one in their spelling alone; the clusters are None if they are unknown."""
 
     subjects: int  # of the usable originals, less their number after merging
     clusters: int | None  # that hold two subjects which would be one
@@ -149,18 +153,22 @@ class NearDuplicates:
             "near_duplicate_below_k": self.below_k,
         }
 
-    def warnings(self) -> list[str]:
-        """Return a sentence if there are any, without values."""
+    def warnings(self) -> list[Finding]:
+        """Return a finding if there are any."""
         if not self.subjects or self.clusters == 0:
             return []
         where = "" if self.clusters is None else f", in {counted(self.clusters, 'cluster')}"
-        fewer = f" ({counted(self.below_k, 'cluster')} with fewer than k people)" if self.below_k else ""
+        fewer = f": {counted(self.below_k, 'cluster')} would have fewer than k people" if self.below_k else ""
         text = (
-            f"{counted(self.subjects, 'subject')} equal to another one except for case, white space, width or "
-            f"invisible characters{where}: if these are spellings of one person{fewer}, set normalize: "
-            "[nfkc, casefold, spaces, invisible] at the subject"
+            f"{counted(self.subjects, 'subject')} equal to another one except for case, white space, width, invisible "
+            f"characters, punctuation or leading zeros{where}{fewer}"
         )
-        return [text]
+        remedy = (
+            "if these are spellings of one person, set normalize: [nfkc, casefold, spaces, invisible] at the subject, "
+            "and write punctuation and zeros in one way before the run"
+        )
+        figures = {name: value for name, value in self.measures().items() if value is not None}
+        return [Finding("near_duplicate_subjects", text, remedy, figures)]
 
 
 def count_near_duplicates(
@@ -190,21 +198,29 @@ class UnchangedField:
     unique_share: float | None  # of the values that occur in one record; nulls and empty cells do not count
     order_correlation: float | None  # largest absolute rank correlation (Spearman) with arrival in a partition
     is_acknowledged: bool
+    has_numbers: bool = False  # whether all values are numbers
 
-    def warnings(self) -> list[str]:
-        """Return a sentence for each way to identify a record by this field, without values."""
-        remedy = "" if self.is_acknowledged else "; set publish_unchanged: true if this is intended"
+    def warnings(self) -> list[Finding]:
+        """Return a finding for each way to identify a record by this field."""
+        remedy = "" if self.is_acknowledged else "set publish_unchanged: true if this is intended"
         found = []
         if self.unique_share is not None and self.unique_share > MAX_UNIQUE_SHARE:
-            found.append(
-                f"{self.name} is published unchanged and {self.unique_share:.0%} of its values are unique: "
-                f"a known value identifies its record{remedy}"
+            is_like = self.unique_share > MIN_IDENTIFIER_SHARE and not self.has_numbers
+            text = (
+                f"{self.name} is published unchanged and {percent(self.unique_share)} of its values are unique: "
+                "a known value identifies its record"
             )
+            code = "identifier_like" if is_like else "unique_values"
+            if is_like:
+                remedy = "; ".join([f"declare {self.name} as an identifier if it is one", *filter(None, [remedy])])
+            found.append(Finding(code, text, remedy, {"share": self.unique_share}, (self.name,)))
         if self.order_correlation is not None and self.order_correlation > MAX_ORDER_CORRELATION:
-            found.append(
+            text = (
                 f"{self.name} is published unchanged and follows the order of arrival "
-                f"(rank correlation {self.order_correlation:.2f}): it reveals when a record arrived{remedy}"
+                f"(rank correlation {self.order_correlation:.2f}): it reveals when a record arrived"
             )
+            figures = {"correlation": self.order_correlation}
+            found.append(Finding("order_of_arrival", text, remedy, figures, (self.name,)))
         return found
 
 
@@ -238,7 +254,10 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
         known = [originals.unchanged[int(first)].split(FIELD_SEPARATOR)[column] for first in firsts]
         correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(codes, known), ends))
         share = _unique_share(codes, known)
-        found.append(UnchangedField(attribute.name, share, correlation, attribute.publish_unchanged))
+        has_numbers = share > MIN_IDENTIFIER_SHARE and all(
+            not math.isnan(_number(one)) for one in known if one not in _NO_TEXTS
+        )
+        found.append(UnchangedField(attribute.name, share, correlation, attribute.publish_unchanged, has_numbers))
     return found
 
 
@@ -284,7 +303,7 @@ def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[s
 
 def _unique_share(codes: Int64Vector, known: Sequence[str]) -> float:
     counts = np.bincount(codes, minlength=len(known))
-    counts = counts[[text not in {"null", '""'} for text in known]]  # the second is an empty cell
+    counts = counts[[text not in _NO_TEXTS for text in known]]
     return int(np.count_nonzero(counts == 1)) / max(1, int(counts.sum()))
 
 

@@ -28,6 +28,7 @@ from shoal.audit.fields import (
     Dropped,
     Int64Vector,
     RecordReader,
+    Tallies,
     Texts,
     UsableRecord,
     input_path,
@@ -148,6 +149,7 @@ class Originals:
     may_be_followed: bool = True  # a run with ``--follow`` reads no topic, and not for an ordered release
     released: Form = "jsonl"
     drops: dict[Dropped, list[int]] = field(default_factory=dict)  # indices of dropped messages, no records
+    tallies: Tallies | None = None
 
     def __len__(self) -> int:
         return len(self.unchanged)
@@ -277,9 +279,8 @@ def read_originals(
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
     values, is_usable, partitions, offsets = array("d"), bytearray(), array("q"), array("q")
     timestamps, is_above_limit, limit = array("q"), bytearray(), max_record_bytes(policy)
-    unchanged, subjects = Texts(), Texts()
+    unchanged, subjects, zeros = Texts(), Texts(), (0.0,) * len(policy.quasi_identifiers)
     drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
-    zeros = (0.0,) * len(policy.quasi_identifiers)
     clustered = {attribute.name for attribute in policy.clustered}
     for index, original in enumerate(original_records(file, names, by_line=by_line, clustered=clustered)):
         partition, offset, record, envelope, size = original
@@ -315,6 +316,7 @@ def read_originals(
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         drops=drops,
         released=released,
+        tallies=reader.tallies,
     )
     return _countable(originals, path)
 

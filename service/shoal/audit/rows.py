@@ -235,7 +235,7 @@ def _check_table(
     """Check the rows of a table; ``is_kept``: whether they are in the order of the input, and the policy allows it."""
     trial = CheckCounter("", "")
     if rows.is_sorted:
-        _check_file(rows, clusters, trial, trial)
+        _check_file(rows, clusters, trial, trial, is_trial=True)
     if rows.is_sorted and not trial.failed:
         _check_file(rows, clusters, together, ordered)
     elif is_kept:
@@ -252,19 +252,35 @@ def _check_table(
 
 
 def _check_file(
-    rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
+    rows: PartitionRows,
+    clusters: list[RecomputedCluster],
+    together: CheckCounter,
+    ordered: CheckCounter,
+    *,
+    is_trial: bool = False,
 ) -> None:
-    """Check the clusters one after the other, in the order of the evidence."""
+    """Check the clusters one after the other, in the order of the evidence; a trial ends at the first misplaced one.
+
+    After a misplaced cluster, rows with the quasi-identifiers of no later one are passed over: they are rows of it, of
+    an earlier one, or of none.
+    """
     start = 0
-    for cluster in clusters:
+    later: Counter[str] | None = None
+    for place, cluster in enumerate(clusters):
+        while later is not None and start < len(rows) and not later[rows.quasi[start]]:
+            start += 1
         stop = start + len(cluster.unchanged)
         is_here = _is_cluster(rows, start, stop, cluster)
         together.expect(is_here, cluster.label)
-        if not is_here:
-            together.note = "clusters after the first misplaced one were not examined"
+        if is_here:
+            _check_byte_order(rows, start, stop, ordered)
+            start = stop
+        elif is_trial:
             return
-        _check_byte_order(rows, start, stop, ordered)
-        start = stop
+        elif later is None:
+            later = Counter(one.quasi for one in clusters[place:])
+        if later is not None:
+            later[cluster.quasi] -= 1
 
 
 def _is_cluster(rows: PartitionRows, start: int, stop: int, cluster: RecomputedCluster) -> bool:

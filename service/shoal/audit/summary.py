@@ -21,7 +21,7 @@ import numpy.typing as npt
 from shoal.audit.clusters import AdmissionLimits, BoolVector, RecomputedClusters, members_of
 from shoal.audit.confidential import Figures
 from shoal.audit.evidence import REASONS, Summary, is_count
-from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector
+from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.reading import LARGEST_COUNT
 from shoal.audit.scales import JUDGED_SCALES, PublishedValues
@@ -168,20 +168,23 @@ def measure_losses(
         return None
     window = window if "clocks" in summary else None  # earlier versions removed no trend
     clusters = found.clusters
-    members, sizes = members_of(clusters), np.array([len(cluster.members) for cluster in clusters], np.int64)
+    members, sizes = (
+        members_of(clusters).astype(np.int32),
+        np.array([len(cluster.members) for cluster in clusters], np.int64),
+    )
     ends = np.cumsum(sizes)[:-1]
     losses: dict[str, float | None] = {}
     squares: list[_Squares | None] = []
     clocks: dict[str, bool | None] = {}
     for column, one in enumerate(published):
-        shown, name = [cluster.quasi.split(FIELD_SEPARATOR)[column] for cluster in clusters], one.attribute.name
+        shown, name = (cluster.quasi.split(FIELD_SEPARATOR)[column] for cluster in clusters), one.attribute.name
         values = originals.values[members, column]
         if not one.has_moments:
             groups = np.split(values, ends)[: len(clusters)]
             distances = [one.total_distance(own.tolist(), text) for own, text in zip(groups, shown, strict=True)]
             losses[name] = sum(distances) / len(values) if clusters else None
             continue
-        numbers = np.repeat(np.array([one.number_of(text) for text in shown], np.float64), sizes)
+        numbers = np.repeat(np.fromiter(map(one.number_of, shown), np.float64, len(clusters)), sizes)
         own_squares = _squares(values, numbers)
         squares.append(own_squares)
         total = 0.0 if own_squares is None else own_squares.total
@@ -319,18 +322,25 @@ def _sums(squares: Sequence[_Squares | None]) -> tuple[float | None, float | Non
 def _squares(values: Float64Vector, shown: Float64Vector) -> _Squares | None:
     """Return the sums of the members that have a value in clusters that publish one; None if they hardly differ."""
     is_known = ~np.isnan(values) & ~np.isnan(shown)
-    every = values[is_known]
+    if not is_known.all():
+        values, shown = values[is_known], shown[is_known]
+    every = values
     if not len(every) or every.min() == every.max():
         return _Squares(0.0, 0.0, 0)
-    errors = every - shown[is_known]
-    total = float(np.sum((every - every.mean()) ** 2))
+    total = _sum_of_squares(every - every.mean())
     # Of nearly equal values, the sum of squares is a rounding error.
-    is_varied = total > MIN_RELATIVE_VARIANCE * float(np.sum(every**2))
-    return _Squares(float(np.sum(errors**2)), total, len(every)) if is_varied else None
+    if total <= MIN_RELATIVE_VARIANCE * _sum_of_squares(every.copy()):
+        return None
+    return _Squares(_sum_of_squares(every - shown), total, len(every))
+
+
+def _sum_of_squares(numbers: Float64Vector) -> float:
+    """Return the sum of the squares, which are written in place of the numbers: large files need the memory."""
+    return float(np.sum(np.square(numbers, out=numbers)))
 
 
 def _left_after_trend(
-    originals: Originals, members: Int64Vector, values: Float64Vector, shown: Float64Vector, window: int
+    originals: Originals, members: npt.NDArray[np.int32], values: Float64Vector, shown: Float64Vector, window: int
 ) -> float:
     """Return the squared deviations of times from the means of their windows, summed in whole numbers."""
     sums: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a field that identifies records by itself is an error, unless the policy says publish_unchanged: true",
     )
     parser.add_argument("--json", metavar="FILE", help="the verdict as JSON")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what holds, the counts and the measures")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -82,7 +83,7 @@ def execute(options: argparse.Namespace) -> int:
             )
         if file is not None:
             file.write(json.dumps(verdict.as_dict(), indent=2).encode() + b"\n")
-    print(escape_control_characters(verdict.text()))
+    print(escape_control_characters(verdict.text(verbose=options.verbose)))
     return verdict.exit_code
 
 

@@ -62,6 +62,25 @@ def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"))) == {"together", "byte_order"}
 
 
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("A:ab C:ef B:cd D:gh E:ij", ("1",)),  # one cluster moved
+        ("A:ab B:c C:ef D:gh E:ij", ("1",)),  # a row is missing
+        ("A:ab X:z B:cd C:ef D:gh E:ij", ("1",)),  # a row that no cluster has
+        ("A:ab X:z B:c C:ef D:gh E:i", ("1", "4")),
+        ("A:ab B:cd C:ef D:gh", ("4",)),
+        ("A:a B:c C:e D:g E:i", ("0", "1", "2", "3", "4")),
+    ],
+)
+def test_clusters_after_a_misplaced_one_are_checked(text: str, places: tuple[str, ...]) -> None:
+    parts = ("A", "ab"), ("B", "cd"), ("C", "ef"), ("D", "gh"), ("E", "ij")
+    found = checks(text, *parts, is_export=False)["together"]
+    assert found.examined == 5
+    assert tuple(map(str, found.places)) == places
+    assert found.note == ""
+
+
 def test_a_table_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:
     mixed = ("A", "abc"), ("A", "abc")
     assert broken(checks("A:aabbcc", *mixed, is_export=False)) == {"together"}
