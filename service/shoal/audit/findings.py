@@ -120,7 +120,7 @@ def find_left_out(records: int, rows: int, refused: int, held: int) -> Iterator[
     out = records - rows - held
     if out > MAX_LEFT_OUT * records:
         refused = min(refused, out)
-        remedy = "shoal tune shows which k and delta suppress fewer"
+        remedy = "a larger delta or a smaller k suppresses fewer; shoal check POLICY -i FILE tries a sample"
         if 2 * refused > out:
             remedy = "correct the policy or the input: the last line of the run names the fields of refused records"
         yield Finding(
