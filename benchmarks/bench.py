@@ -31,6 +31,7 @@ from order import order_part
 from part import Limit, Part
 from people import people_part
 from privacy_part import privacy_part
+from rates import rates_part
 from scaling import scaling_part
 from sizing import sizing_part
 from start import start_part
@@ -116,6 +117,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "start": lambda: start_part(_bootstrap()),
     "kafka": lambda: kafka_part(_bootstrap()),
     "latency": lambda: latency_part(_bootstrap()),
+    "rates": lambda: rates_part(_bootstrap()),
     "sizing": lambda: sizing_part(_bootstrap()),
     "bad-input": bad_part,
     "faust": faust_part,

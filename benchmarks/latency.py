@@ -33,7 +33,7 @@ from shoal.policy.schema import Document
 from shoal.streams import PartitionPipeline
 from worker_process import load_average, running
 
-__all__ = ["Latency", "decided_clusters", "latency_part", "measure_latency"]
+__all__ = ["Latency", "decided_clusters", "latency_part", "measure_latency", "send"]
 
 PARTITIONS, PER_S, SECONDS, WARM_UP_S = 4, 500, 60.0, 5.0
 INTERVALS_MS = (50, 200)
@@ -94,7 +94,7 @@ async def _read(consumer: AIOKafkaConsumer, readable: dict[int, float]) -> None:
                 readable[json.loads(message.value)["serial"]] = now
 
 
-async def _send(bootstrap: str, topic: str, values: Sequence[bytes], per_s: float, partitions: int) -> list[float]:
+async def send(bootstrap: str, topic: str, values: Sequence[bytes], per_s: float, partitions: int) -> list[float]:
     """Send the records at a fixed rate, in turn over the partitions, and return when each was sent."""
     sent = []
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
@@ -151,7 +151,7 @@ async def measure_latency(
             gc.freeze()
             reading = asyncio.create_task(_read(consumer, readable))
             cpu = worker.cpu_s
-            sent = await _send(bootstrap, source, values, per_s, partitions)
+            sent = await send(bootstrap, source, values, per_s, partitions)
             cpu, load = worker.cpu_s - cpu, load_average()
             await asyncio.sleep(LAST_S)
             reading.cancel()

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["Metrics", "Service", "load_average", "running", "start", "start_program"]
+__all__ = ["Metrics", "Service", "load_average", "processor_s", "running", "start", "start_program"]
 
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 START_S, STOP_S, STEP_S = 300.0, 15.0, 0.02
@@ -87,8 +87,7 @@ class Service:
     @property
     def cpu_s(self) -> float:
         """Processor time (s)."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s(self.process.pid)
 
     async def stop(self) -> int:
         """Stop the worker as an operator does, and return its exit code."""
@@ -150,6 +149,12 @@ async def running(
         yield service
     finally:
         await service.stop()
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time of a process (s)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def load_average() -> float:

@@ -5,7 +5,7 @@ partitions once, and begins when the group has no members. An error in any task 
 the committed state again, so there is nothing to repair. A partition that cannot be opened yet is opened again while
 the others go on.
 
-Each fetch, and each block, has a fixed cost. If messages arrive one by one, the poller therefore pauses.
+Each fetch, each block and each transaction has a fixed cost. The brokers therefore collect records for a while.
 """
 
 from __future__ import annotations
@@ -35,13 +35,20 @@ from shoal.kafka.topics import member_id, settings_by_input
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 
-POLL_S = 0.05  # longest poll (s)
+POLL_S = 0.2  # longest poll (s)
 POLL_RECORDS = 2048
-PACE_S, PACE_SHARE = 0.04, 0.25
-"""There are at most two polls with messages in this time (s), or in this share of the commit interval if that is less.
-After a pause the first poll returns what arrived at its start, and the second what arrived during it."""
-GATHER_SHARE = 0.125  # the second poll comes after this share of that time, so that all brokers have answered
-BEHIND_RECORDS = 100  # with so many offsets between a task and the end of its log, the poller does not pause
+FETCH_BYTES = 1 << 18  # a broker answers as soon as it has so many bytes, or after `fetch_wait_ms`
+LEAST_WAIT_MS, MOST_WAIT_MS = 50, 200
+
+
+def fetch_wait_ms(commit_interval_ms: int) -> int:
+    """Return how long a broker collects records (ms): a commit interval, so that with them the next commit is due.
+
+    After a longer interval the records would wait twice: for the answer, and then for the commit. So they wait less.
+    """
+    if commit_interval_ms > MOST_WAIT_MS:
+        return MOST_WAIT_MS // 2
+    return max(LEAST_WAIT_MS, commit_interval_ms)
 
 
 class Poller:
@@ -50,10 +57,9 @@ class Poller:
     A partition stays paused while its task is full or flushes: at each resume aiokafka would fetch again.
     """
 
-    def __init__(self, tasks: TaskManager, commit_interval_s: float) -> None:
-        self._tasks, self._pace_s = tasks, min(PACE_S, PACE_SHARE * commit_interval_s)
+    def __init__(self, tasks: TaskManager) -> None:
+        self._tasks = tasks
         self._paused: dict[TopicPartition, PartitionTask] = {}
-        self._polls, self._first_poll_s = 0, -math.inf
 
     async def poll(
         self, kafka_consumer: AIOKafkaConsumer, flushing: Mapping[PartitionTask, asyncio.Task[None]]
@@ -63,49 +69,15 @@ class Poller:
         waits = [task.next_commit for _, task in self._tasks.items() if task not in flushing]
         timeout_s = min([POLL_S, *(wait_s for wait_s, _ in waits)])
         transactions = {transaction for _, transaction in waits if transaction is not None}
-        polling = asyncio.create_task(self._take(kafka_consumer, timeout_s))
+        timeout_ms = math.ceil(timeout_s * 1000)
+        polling = asyncio.create_task(kafka_consumer.getmany(timeout_ms=timeout_ms, max_records=POLL_RECORDS))
         try:
             await asyncio.wait({polling, *transactions, *flushing.values()}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             # Messages are taken from the client in the last step of a poll, so that a cancelled poll loses none.
             polling.cancel()
             await asyncio.wait({polling})
-        messages = {} if polling.cancelled() else polling.result()
-        if messages:
-            self._count_poll()
-        return messages
-
-    async def _take(self, kafka_consumer: AIOKafkaConsumer, timeout_s: float) -> dict[TopicPartition, list[Any]]:
-        pause_s = self._pause_s(kafka_consumer)
-        if pause_s > 0:
-            await asyncio.sleep(min(pause_s, timeout_s))
-            if pause_s > timeout_s:
-                return {}
-        timeout_ms = math.ceil((timeout_s - pause_s) * 1000)
-        found: dict[TopicPartition, list[Any]] = await kafka_consumer.getmany(
-            timeout_ms=timeout_ms, max_records=POLL_RECORDS
-        )
-        return found
-
-    def _pause_s(self, kafka_consumer: AIOKafkaConsumer) -> float:
-        """Return the time before the next poll (s)."""
-        share = 1.0 if self._polls > 1 else GATHER_SHARE
-        left_s = self._first_poll_s + share * self._pace_s - time.monotonic()
-        return left_s if left_s > 0 and not self._is_behind(kafka_consumer) else 0.0
-
-    def _count_poll(self) -> None:
-        now_s = time.monotonic()
-        if self._polls > 1 or now_s >= self._first_poll_s + self._pace_s:
-            self._polls, self._first_poll_s = 0, now_s
-        self._polls += 1
-
-    def _is_behind(self, kafka_consumer: AIOKafkaConsumer) -> bool:
-        """Return whether a task that takes messages has many more to read: it should read as fast as it can."""
-        for tp, task in self._tasks.items():
-            log_end = None if tp in self._paused else kafka_consumer.last_stable_offset(tp)
-            if log_end is not None and log_end - task.position >= BEHIND_RECORDS:
-                return True
-        return False
+        return {} if polling.cancelled() else polling.result()
 
     def _pause_full(
         self, kafka_consumer: AIOKafkaConsumer, flushing: Mapping[PartitionTask, asyncio.Task[None]]
@@ -244,7 +216,7 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
         self._liveness, self._stopping = liveness, stopping
         self._tasks = TaskManager(context)
         self._credentials = UsedCredentials(context.settings)
-        self._poller = Poller(self._tasks, context.settings.commit_interval_ms / 1000)
+        self._poller = Poller(self._tasks)
         self._punctuator = Punctuator()
         self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
@@ -323,7 +295,8 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
             client_id=f"shoal-{settings.instance_id or settings.group}",
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
-            fetch_max_wait_ms=200,
+            fetch_min_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=fetch_wait_ms(settings.commit_interval_ms),
             metadata_max_age_ms=METADATA_AGE_MS,
         )
 
