@@ -24,11 +24,11 @@ import numpy as np
 from shoal.audit.clusters import (
     AdmissionLimits,
     BoolVector,
-    Int64Vector,
     RecomputedCluster,
     clusters_by_partition,
     has_repeated_numbers,
 )
+from shoal.audit.fields import Int64Vector
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
@@ -124,7 +124,7 @@ def check_delay(
     for members, is_in_order in _decided(originals, clusters):
         found, newest = arrivals[members[0].partition], 0
         for cluster in members:
-            ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
+            ranks = found.at_least[found.positions_of(originals.offsets[cluster.members])]
             newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
             delay = newest - int(ranks.min())
             check.expect(delay <= delta, cluster.label)
@@ -141,7 +141,7 @@ def check_decision_order(originals: Originals, clusters: Sequence[RecomputedClus
             continue
         newest_start = -1
         for cluster in members:
-            oldest = int(originals.offsets[list(cluster.members)].min())
+            oldest = int(originals.offsets[cluster.members].min())
             check.expect(oldest > newest_start, cluster.label)
             newest_start = max(newest_start, oldest)
     return check

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -112,14 +113,11 @@ class AuditedColumn:
         self.attribute = attribute
         self.key_of_text = text_key_reader(attribute, policy.missing_values, released)
         self._place = policy.unchanged_fields.index(attribute)
-        self._read = key_reader(attribute.type, policy.missing_values, released)
-        self._known: dict[str, str] = {}
+        self._read = lru_cache(4096)(key_reader(attribute.type, policy.missing_values, released))
 
     def key(self, unchanged: str) -> str:
         """Return the key of a record; ``unchanged``: the texts of its unchanged fields."""
-        text = unchanged.split(FIELD_SEPARATOR)[self._place]
-        found = self._known.get(text)
-        return self._known.setdefault(text, self._read(text)) if found is None else found
+        return self._read(unchanged.split(FIELD_SEPARATOR)[self._place])
 
     def counts(self, unchanged: Iterable[str]) -> Counter[str]:
         """Return how many records have each key."""
@@ -135,9 +133,12 @@ class AuditedColumn:
         """Whether all usable values are numbers or missing, and there is a number. A type of texts has no numbers."""
         if self.attribute.type not in {"any", "integer", "number"}:
             return False
-        usable = originals.unchanged_of(index for index in range(len(originals)) if originals.is_usable(index))
-        keys = set(map(self.key, usable)) - {MISSING}
-        return bool(keys) and all(number_or_none(key) is not None for key in keys)
+        has_numbers = False
+        for key in map(self.key, originals.unchanged_of(np.arange(len(originals)))):
+            if key != MISSING and number_or_none(key) is None:
+                return False
+            has_numbers |= key != MISSING
+        return has_numbers
 
 
 def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] | None:
@@ -204,7 +205,7 @@ class ValueClass:
     """Records that a reader of the release cannot tell apart, by the texts of their unchanged fields."""
 
     label: int | str
-    unchanged: Sequence[str]
+    unchanged: Collection[str]
 
 
 def check_values(

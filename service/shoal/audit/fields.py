@@ -20,12 +20,16 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from itertools import chain, groupby
-from typing import TypeAlias
+from typing import TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from shoal.audit.reading import (
     INTEGER,
@@ -63,6 +67,7 @@ from shoal.policy import (
     Role,
 )
 
+Int64Vector: TypeAlias = npt.NDArray[np.int64]
 _CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
 
@@ -460,6 +465,82 @@ def _key_of_text(text: str, *, has_numbers: bool) -> str:
 UnchangedReader: TypeAlias = Callable[[object], str | None]
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
+
+_MOST_REMEMBERED = 4096
+_TEXTS_OF_PASS = 1 << 16
+_TEXT_END = b"\xff"  # no byte of UTF-8
+
+
+class Texts(Sequence[str]):
+    """Texts that take 8 bytes each, and their own bytes unless one of the last few thousand different ones is equal."""
+
+    __slots__ = ("_bytes", "_remembered", "_starts")
+
+    def __init__(self) -> None:
+        self._bytes, self._starts = bytearray(), array("q")
+        self._remembered: dict[str, int] = {}
+
+    def append(self, text: str) -> None:
+        """Add a text after the others."""
+        start = self._remembered.get(text)
+        if start is None:
+            if len(self._remembered) == _MOST_REMEMBERED:
+                self._remembered.clear()
+            start = self._remembered[text] = len(self._bytes)
+            self._bytes += text.encode(errors="surrogatepass") + _TEXT_END
+        self._starts.append(start)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._text, self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self._text(start) for start in self._starts[place]]
+        return self._text(self._starts[place])
+
+    def _text(self, start: int) -> str:
+        return self._bytes[start : self._bytes.index(_TEXT_END, start)].decode(errors="surrogatepass")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTexts(Collection[str]):
+    """The texts at some places of many. They are read again at each use, so only their places are kept."""
+
+    every: Sequence[str]
+    places: Int64Vector
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.every.__getitem__, self.places.tolist())
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == one for one in self)
+
+
+def passes_of(count: int, text: Callable[[int], str]) -> Iterator[Int64Vector]:
+    """Yield the places of so many texts in parts, equal texts in the same one; only a part needs to be in memory."""
+    number = count // _TEXTS_OF_PASS + 1
+    parts = np.fromiter((hash(text(place)) % number for place in range(count)), np.int32, count)
+    yield from (np.flatnonzero(parts == one) for one in range(number))
+
+
+def text_codes(count: int, text: Callable[[int], str]) -> Int64Vector:
+    """Return codes from 0 on, equal for equal texts; ``text``: the text of a place. Cost: O(n) time, 12 bytes each."""
+    codes, first = np.zeros(count, np.int64), 0
+    for places in passes_of(count, text):
+        known: dict[str, int] = {}
+        codes[places] = [known.setdefault(text(place), len(known)) + first for place in places.tolist()]
+        first += len(known)
+    return codes
 
 
 @dataclass(frozen=True, slots=True)

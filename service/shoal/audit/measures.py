@@ -9,25 +9,23 @@ people than it seems.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.clusters import RecomputedClusters
+from shoal.audit.clusters import RecomputedClusters, members_of
 from shoal.audit.confidential import AuditedColumn, ValueClass, check_values
 from shoal.audit.evidence import AuditScope
-from shoal.audit.fields import FIELD_SEPARATOR
-from shoal.audit.originals import Originals
+from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, text_codes
+from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scales import NO_VALUE, decimal_number
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
-IntVector = npt.NDArray[np.int64]
 MIN_RECORDS = 30  # with fewer records most values are unique and most correlations are large by chance
 MAX_UNIQUE_SHARE = 0.05  # a larger share of unique values, or of rows that agree with no other, is a warning
 MAX_FIELDS = 3  # most unchanged fields that are combined
@@ -176,7 +174,7 @@ def count_near_duplicates(
         return NearDuplicates(subjects, None, None)
     with_pairs = below = 0
     for cluster in clusters.clusters:
-        found = set(originals.subjects[list(cluster.members)].tolist())
+        found = set(originals.subjects[cluster.members].tolist())
         people = len(set(merged[list(found)].tolist()))
         with_pairs += people < len(found)
         below += people < policy.k <= len(found)
@@ -230,14 +228,16 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
     """Measure each field that is published unchanged on the usable originals. Cost: O(n log n) per field."""
     if originals.usable < MIN_RECORDS:
         return [UnchangedField(a.name, None, None, a.publish_unchanged) for a in policy.unchanged_fields]
-    parts = [originals.unchanged_of(indices.tolist()) for indices in originals.by_partition.values()]
-    texts = [text.split(FIELD_SEPARATOR) for part in parts for text in part]
-    ends = np.cumsum([len(part) for part in parts])[:-1]
+    parts = [indices[originals.subjects[indices] != UNUSABLE] for indices in originals.by_partition.values()]
+    places, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])[:-1]
     found = []
     for column, attribute in enumerate(policy.unchanged_fields):
-        values = [text[column] for text in texts]
-        correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(values), ends))
-        found.append(UnchangedField(attribute.name, _unique_share(values), correlation, attribute.publish_unchanged))
+        text = _field_texts(originals.unchanged, places, column)
+        codes = text_codes(len(places), text)
+        known = [text(place) for place in np.unique(codes, return_index=True)[1].tolist()]
+        correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(codes, known), ends))
+        share = _unique_share(codes, known)
+        found.append(UnchangedField(attribute.name, share, correlation, attribute.publish_unchanged))
     return found
 
 
@@ -252,31 +252,31 @@ def check_unchanged_fields(unchanged: Sequence[UnchangedField]) -> CheckCounter:
     return check
 
 
-def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVector]]:
+def _columns(width: int, release: ReleasedRows) -> tuple[Int64Vector, list[Int64Vector]]:
     """Return codes of partition and quasi-identifiers of each readable row, and codes of each unchanged field."""
-    published: dict[tuple[int, str], int] = {}
-    known: list[dict[str, int]] = [{} for _ in range(width)]
-    classes: list[int] = []
-    columns: list[list[int]] = [[] for _ in range(width)]
-    for partition, rows in release.by_partition.items():
-        for quasi, unchanged in zip(rows.quasi, rows.unchanged, strict=True):
-            texts = unchanged.split(FIELD_SEPARATOR) if width else []
-            if len(texts) != width:
-                continue
-            classes.append(published.setdefault((partition, quasi), len(published)))
-            for field, text in enumerate(texts):
-                columns[field].append(known[field].setdefault(text, len(known[field])))
-    return np.array(classes, dtype=np.int64), [np.array(column, dtype=np.int64) for column in columns]
+    classes = [np.zeros(0, np.int64)]
+    columns: list[list[Int64Vector]] = [[np.zeros(0, np.int64)] for _ in range(width)]
+    first = 0
+    for rows in release.by_partition.values():
+        readable = np.flatnonzero([not width or text.count(FIELD_SEPARATOR) == width - 1 for text in rows.unchanged])
+        classes.append(first + text_codes(len(rows), rows.quasi.__getitem__)[readable])
+        first += len(rows)
+        for field, column in enumerate(columns):
+            column.append(text_codes(len(readable), _field_texts(rows.unchanged, readable, field)))
+    return np.concatenate(classes), [np.concatenate(column) for column in columns]
 
 
-def _combine(classes: IntVector, column: IntVector) -> IntVector:
-    combined: IntVector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
+def _field_texts(unchanged: Sequence[str], places: Int64Vector, field: int) -> Callable[[int], str]:
+    return lambda place: unchanged[places[place]].split(FIELD_SEPARATOR)[field]
+
+
+def _combine(classes: Int64Vector, column: Int64Vector) -> Int64Vector:
+    combined: Int64Vector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
     return combined
 
 
 def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[str, float | int | None]:
-    members = [index for cluster in found.clusters for index in cluster.members]
-    counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
+    counts = np.bincount(originals.subjects[members_of(found.clusters)])
     released = counts[counts > 0]
     return {
         "releases_per_subject_max": int(released.max()) if released.size else None,
@@ -285,24 +285,22 @@ def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[s
     }
 
 
-def _unique_share(values: Sequence[str]) -> float:
-    counts = Counter(values)
-    for empty in ("null", '""'):  # the second is an empty cell
-        counts.pop(empty, None)
-    return sum(count == 1 for count in counts.values()) / max(1, sum(counts.values()))
+def _unique_share(codes: Int64Vector, known: Sequence[str]) -> float:
+    counts = np.bincount(codes, minlength=len(known))
+    counts = counts[[text not in {"null", '""'} for text in known]]  # the second is an empty cell
+    return int(np.count_nonzero(counts == 1)) / max(1, int(counts.sum()))
 
 
-def _ranks(values: Sequence[str]) -> npt.NDArray[np.float64]:
+def _ranks(codes: Int64Vector, known: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return mean ranks, by number if all values are numbers and by code points otherwise; NaN for nulls."""
-    known = sorted({value for value in values if value != "null"})
-    numbers = {value: _number(value) for value in known}
-    if all(number is not None for number in numbers.values()):
-        known.sort(key=lambda value: numbers[value] or 0.0)
-    codes = {value: code for code, value in enumerate(known)}
-    column = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
-    counts = np.bincount(column[column >= 0], minlength=len(known))
-    ranks = np.append(np.cumsum(counts) - (counts - 1) / 2, np.nan)
-    return np.asarray(ranks[column], dtype=np.float64)
+    order = sorted((code for code, text in enumerate(known) if text != "null"), key=known.__getitem__)
+    numbers = [_number(known[code]) for code in order]
+    if None not in numbers:
+        order = np.array(order, np.int64)[np.argsort(np.array(numbers, np.float64), kind="stable")].tolist()
+    counts = np.bincount(codes, minlength=len(known))[order]
+    ranks = np.full(len(known), np.nan)
+    ranks[order] = np.cumsum(counts) - (counts - 1) / 2
+    return ranks[codes]
 
 
 def _number(text: str) -> float | None:

@@ -45,13 +45,13 @@ from shoal.audit.clusters import (
     SHARE_TOLERANCE,
     AdmissionLimits,
     BoolVector,
-    Int64Vector,
     RecomputedCluster,
     RecomputedClusters,
     clusters_by_partition,
 )
 from shoal.audit.confidential import AuditedColumn
 from shoal.audit.evidence import QuarantineReference
+from shoal.audit.fields import Int64Vector
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
@@ -192,7 +192,7 @@ class PartitionHistory:
         newest = np.arange(count)
         spans = []
         for cluster in clusters:
-            positions = arrivals.positions_of(originals.offsets[list(cluster.members)])
+            positions = arrivals.positions_of(originals.offsets[cluster.members])
             start, end = int(positions.min()), int(positions.max())
             self._oldest[positions], self._is_released[positions] = start, True
             newest[start] = max(newest[start], end)
@@ -342,17 +342,17 @@ class BreakableValues:
         self._policy, self._originals = policy, originals
         self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
 
-    def can_be_broken(self, indices: Sequence[int]) -> bool:
+    def can_be_broken(self, indices: Int64Vector) -> bool:
         """Whether some set of at least k subjects among these usable records may break a limit. Cost: O(records)."""
         rule = self._policy.diversity
         if self._policy.t is not None or (rule is not None and rule.kind != "distinct"):
             return True
         return any(self._can_break(column, indices) for column in self._columns)
 
-    def _can_break(self, column: AuditedColumn, indices: Sequence[int]) -> bool:
+    def _can_break(self, column: AuditedColumn, indices: Int64Vector) -> bool:
         keys = list(map(column.key, self._originals.unchanged_of(indices)))
         own: defaultdict[str, set[int]] = defaultdict(set)
-        for key, subject in zip(keys, self._originals.subjects[list(indices)].tolist(), strict=True):
+        for key, subject in zip(keys, self._originals.subjects[indices].tolist(), strict=True):
             own[key].add(subject)
         k, rule, limit = self._policy.k, self._policy.diversity, self._policy.max_value_share
         most_frequent = sorted(map(len, own.values()), reverse=True)
@@ -523,7 +523,6 @@ class _Examiner:
             originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
         )
         self._limits, self._arrivals = limits, arrivals
-        self._partitions = originals.partitions.tolist()
         self._positions = np.zeros(len(originals), np.int64)
         self._may_be_held = np.zeros(len(originals), np.bool_)
         self._possible: list[tuple[int, Cause | None]] = []
@@ -636,7 +635,7 @@ class _Examiner:
     def _was_suppressed(self, index: int) -> bool:
         if self._limits.exceeds_quota[index]:
             return True
-        history = self._histories[self._partitions[index]]
+        history = self._histories[self._partition(index)]
         # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
         return history.was_short(int(self._positions[index]), counts_all=self._originals.is_export)
 
@@ -644,20 +643,22 @@ class _Examiner:
         """Return what may have suppressed the record although files do not show it; None if nothing may have."""
         if self._values.can_be_broken(self._held_with(index)):
             return Cause.VALUES
-        history, position = self._histories[self._partitions[index]], int(self._positions[index])
+        history, position = self._histories[self._partition(index)], int(self._positions[index])
         if history.may_have_been_short(position, counts_all=True):
             return Cause.EARLY
         if self._arrivals.may_be_in_lost_window[index]:
             return Cause.WHOLE_WINDOW if self._arrivals.is_window_whole[index] else Cause.LOST_WINDOW
         return Cause.EARLY if history.may_have_been_short(position, counts_all=False) else None
 
-    def _held_with(self, index: int) -> list[int]:
+    def _held_with(self, index: int) -> Int64Vector:
         """Return the records that may have been held with this one until it expired."""
-        found, position = self._arrivals.by_partition[self._partitions[index]], int(self._positions[index])
-        held: list[int] = found.indices[position : position + self._policy.require_stream().delta + 1].tolist()
-        return held
+        found, position = self._arrivals.by_partition[self._partition(index)], int(self._positions[index])
+        return found.indices[position : position + self._policy.require_stream().delta + 1]
+
+    def _partition(self, index: int) -> int:
+        return int(self._originals.partitions[index])
 
     def _claim(self, index: int, cause: Cause) -> None:
-        partition, position = self._partitions[index], int(self._positions[index])
+        partition, position = self._partition(index), int(self._positions[index])
         gap = self._histories[partition].clusters_before(position)
         self._claims.add(cause, partition, gap, position, int(self._originals.subjects[index]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -71,6 +72,11 @@ class CheckCounter:
         self.examined += 1
         if not condition:
             self.fail(place)
+
+    def expect_each(self, conditions: Iterable[bool], places: Iterable[int | str]) -> None:
+        """Count one case for each condition, with its place."""
+        for condition, place in zip(conditions, places, strict=True):
+            self.expect(condition, place)
 
     def fail(self, place: int | str) -> None:
         """Count one failure and keep the first few places."""

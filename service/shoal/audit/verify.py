@@ -407,15 +407,15 @@ class _Audit:
                 self._policy, self._originals, self._limits, is_released, reasons, counted=counted, ahead=ahead
             )
 
-        certain, largest = arrived("certain"), arrived("all")
-        is_partial = self._scope.is_partial
+        certain, is_partial = arrived("certain"), self._scope.is_partial
+        has_all = certain.has_as_many(arrived("all"))  # not kept, to save memory
         checks, self._accounts = self._check_arrivals(clusters, certain, is_partial=is_partial)
         self._checks += checks
-        if certain.has_as_many(largest):
+        if has_all:
             return
         # Only the rows of an ordered release are compared with the records that are due.
         is_partial = is_partial or not self._scope.is_ordered
-        doubtful = _failed_besides(checks, self._check_arrivals(clusters, largest, is_partial=is_partial)[0])
+        doubtful = _failed_besides(checks, self._check_arrivals(clusters, arrived("all"), is_partial=is_partial)[0])
         if doubtful:
             unclaimed = self._check_arrivals(clusters, arrived("unless claimed"), is_partial=is_partial)[0]
             disputed = _failed_besides(checks, unclaimed)

@@ -15,7 +15,7 @@ from shoal.audit.verdict import Check
 pytestmark = pytest.mark.unit
 
 
-def originals(unchanged: list[str | None]) -> Originals:
+def originals(unchanged: list[str]) -> Originals:
     n = len(unchanged)
     numbers = np.arange(n)
     return Originals(np.zeros((n, 1)), numbers, unchanged, np.zeros(n, np.int64), numbers, is_export=False)
@@ -33,7 +33,8 @@ def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
     found = []
     start = 0
     for number, (quasi, letters) in enumerate(parts):
-        found.append(RecomputedCluster(0, number, tuple(range(start, start + len(letters))), quasi, list(letters)))
+        members = np.arange(start, start + len(letters))
+        found.append(RecomputedCluster(0, number, members, quasi, list(letters)))
         start += len(letters)
     return found
 
@@ -44,7 +45,7 @@ def checks(
     """Check rows written as "A:ab B:cd": centroid, then unchanged fields."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]
     given_rows, named = release(rows, is_export=is_export), clusters(*parts)
-    known: list[str | None] = [letter for _, letters in parts for letter in letters]
+    known = [letter for _, letters in parts for letter in letters]
     counters = compare_rows(given_rows, named)
     counters += check_order(given_rows, named, originals(known), is_table=is_table, keeps_order=keeps_order)
     return {check.name: check.result() for check in counters}

@@ -203,9 +203,9 @@ def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = Non
     )
     n = np.arange(len(values))
     subjects = n if people is None else np.array([ord(one) for one in people])
-    unchanged: list[str | None] = [f'"{value}"' for value in values]
+    unchanged = [f'"{value}"' for value in values]
     originals = Originals(np.zeros((len(n), 1)), subjects, unchanged, n * 0, n, is_export=False)
-    return BreakableValues(policy, originals).can_be_broken(n.tolist())
+    return BreakableValues(policy, originals).can_be_broken(n)
 
 
 @pytest.mark.parametrize(
