@@ -188,8 +188,8 @@ class PartitionPipeline:
         self._next_position += len(positions)
         if self._restorer:
             self._restore_clusters(self._restorer, block, positions, expiry_keys)
-        positions, subjects, records = self._select(block, positions, expiry_keys, is_undecided)
-        decided = self._cluster(subjects, positions, records)
+        positions, records = self._select(block, positions, expiry_keys, is_undecided)
+        decided = self._cluster(positions, records)
         decisions = self._encode_decided(decided)
         if self._reorder is not None:
             held = self._clusterer.held_positions()
@@ -200,18 +200,23 @@ class PartitionPipeline:
 
     def _select(
         self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix, is_undecided: BoolVector
-    ) -> tuple[Int64Vector, Int64Vector, StoredRecords]:
-        """Return position, subject and contents of the records that were not decided before a restart."""
+    ) -> tuple[Int64Vector, StoredRecords]:
+        """Return position and contents of the records that were not decided before a restart."""
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
         unchanged_fields, nothing = np.empty(len(positions), np.object_), np.empty((len(positions), 0))
         unchanged_fields[:] = block.unchanged_fields
         numbers = nothing if self._numbers is None else self._numbers.read(block)
         protected = nothing.astype(np.int64) if self._values is None else self._values.encode(block)
         records = StoredRecords(
-            block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen], protected[chosen]
+            block.values[chosen],
+            expiry_keys[chosen],
+            unchanged_fields[chosen],
+            numbers[chosen],
+            protected[chosen],
+            block.subjects[chosen],
         )
         self._next_rank += len(positions) - len(records.values)
-        return positions[chosen], block.subjects[chosen], records
+        return positions[chosen], records
 
     def _encode_categories(self, block: Block) -> Block:
         """Return the block with the codes of this partition; drop codes that are no longer needed."""
@@ -221,12 +226,12 @@ class PartitionPipeline:
             self._categories.drop_unused(np.vstack([held, *collected]))
         return self._categories.encode(block)
 
-    def _cluster(self, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords) -> Decisions:
+    def _cluster(self, positions: Int64Vector, records: StoredRecords) -> Decisions:
         """Store the records until they are decided, and return the verified decisions."""
         self._records.put(positions, records)
         return self._clusterer.push(
             self._coordinates(records),
-            subjects,
+            records.subjects,
             positions,
             records.expiry_keys,
             self._codes(records.values),
@@ -324,7 +329,7 @@ class PartitionPipeline:
         growth, losses = self.summary.add_clusters(stats, values, published, distances.each, offsets)
         confidential, measures = NO_CONFIDENTIAL_STATS, self.summary.confidential
         if measures is not None:
-            confidential = measures.add(members.numbers, members.protected, decided.cluster_bounds)
+            confidential = measures.add(members.numbers, members.protected, members.subjects, decided.cluster_bounds)
         is_whole = self._reorder is None
         return BlockDecisions(
             clusters,
@@ -388,6 +393,7 @@ class StoredRecords(NamedTuple):
     unchanged_fields: NDArray[np.object_]  # (n,): encoded as bytes
     numbers: Float64Matrix  # (n, m): confidential numbers as of `ConfidentialNumbers`
     protected: Int64Matrix  # (n, 2 q): codes and bins of protected values as of `ValueIndex`
+    subjects: Int64Vector  # (n,)
 
 
 class RecordStore:
@@ -402,6 +408,7 @@ class RecordStore:
             np.full(size, b"", np.object_),
             np.empty((size, numbers)),
             np.empty((size, protected), np.int64),
+            np.empty(size, np.int64),
         )
 
     def put(self, positions: Int64Vector, records: StoredRecords) -> None:
