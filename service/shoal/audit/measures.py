@@ -39,7 +39,7 @@ MAX_ORDER_CORRELATION = 0.5  # a larger rank correlation with the order of arriv
 
 def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
     """Return the clusters; empty if they are not known."""
-    return [] if found is None else [ValueClass(cluster.label, cluster.unchanged) for cluster in found.clusters]
+    return [] if found is None else [ValueClass(one.label, one.unchanged, one.members) for one in found.clusters]
 
 
 def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> list[ValueClass]:
@@ -58,11 +58,14 @@ def check_values_of_rows(
     policy: Policy, originals: Originals, release: ReleasedRows, scope: AuditScope
 ) -> list[CheckCounter]:
     """Return the checks of `check_values` on rows with equal quasi-identifiers, where the clusters are not known."""
-    if not scope.is_ordered:
+    subjects = originals.subjects[originals.subjects != UNUSABLE]
+    has_one_record_each = len(np.unique(subjects)) == len(subjects)
+    if has_one_record_each and not scope.is_ordered:
         return check_values(policy, originals, value_classes(None, release), unit="row")
     checks = check_values(policy, originals, [], unit="row")
+    unknown = "the clusters of an ordered release" if scope.is_ordered else "the people of a cluster"
     for check in checks:
-        check.skip("without evidence the clusters of an ordered release are not known")
+        check.skip(f"without evidence {unknown} are not known")
     return checks
 
 

@@ -361,10 +361,8 @@ class BreakableValues:
         most_frequent = sorted(map(len, own.values()), reverse=True)
         if rule is not None and sum(most_frequent[: int(rule.l) - 1]) >= k:
             return True  # fewer than l values may be those of k subjects
-        # The worst set has all records of one value, and as few others as k subjects need.
-        return limit is not None and any(
-            count > Fraction(limit) * (count + max(0, k - len(own[key]))) for key, count in Counter(keys).items()
-        )
+        # The worst set has all subjects of one value, and as few others as k subjects need.
+        return limit is not None and any(count > Fraction(limit) * max(k, count) for count in most_frequent)
 
 
 @dataclass(frozen=True, slots=True)

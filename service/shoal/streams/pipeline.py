@@ -198,10 +198,15 @@ class PartitionPipeline:
         numbers = nothing if self._numbers is None else self._numbers.read(block)
         protected = nothing.astype(np.int64) if self._values is None else self._values.encode(block)
         records = StoredRecords(
-            block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen], protected[chosen]
+            block.values[chosen],
+            expiry_keys[chosen],
+            unchanged_fields[chosen],
+            numbers[chosen],
+            protected[chosen],
+            block.subjects[chosen],
         )
         self._next_rank += len(positions) - len(records.values)
-        return _Arrived(positions[chosen], block.subjects[chosen], records)
+        return _Arrived(positions[chosen], records)
 
     def _encode_categories(self, block: Block) -> Block:
         """Return the block with the codes of this partition; drop codes that are no longer needed."""
@@ -213,7 +218,7 @@ class PartitionPipeline:
 
     def _decide(self, arrived: _Arrived) -> list[_Published]:
         """Return the verified decisions, of each part of the block that has one scaling."""
-        positions, subjects, records = arrived
+        positions, records = arrived
         codes, (values, bins) = self._codes(records.values), (None, None)
         if self._values is not None:
             values, bins = self._values.split(records.protected)
@@ -223,7 +228,7 @@ class PartitionPipeline:
             part = slice(start, end)
             decided = self._clusterer.push(
                 self._coordinates(records.values[part], records.numbers[part]),
-                subjects[part],
+                records.subjects[part],
                 positions[part],
                 records.expiry_keys[part],
                 codes[part],
@@ -329,7 +334,7 @@ class PartitionPipeline:
         growth, losses = self.summary.add_clusters(stats, values, published, distances.each, offsets)
         confidential, measures = NO_CONFIDENTIAL_STATS, self.summary.confidential
         if measures is not None:
-            confidential = measures.add(members.numbers, members.protected, decided.cluster_bounds)
+            confidential = measures.add(members.numbers, members.protected, members.subjects, decided.cluster_bounds)
         is_whole = self._reorder is None
         return BlockDecisions(
             clusters,
@@ -393,13 +398,13 @@ class StoredRecords(NamedTuple):
     unchanged_fields: NDArray[np.object_]  # (n,): encoded as bytes
     numbers: Float64Matrix  # (n, m): confidential numbers as of `ConfidentialNumbers`
     protected: Int64Matrix  # (n, 2 q): codes and bins of protected values as of `ValueIndex`
+    subjects: Int64Vector  # (n,)
 
 
 class _Arrived(NamedTuple):
     """The n records of a block on which decisions are to be taken."""
 
     positions: Int64Vector  # (n,)
-    subjects: Int64Vector  # (n,)
     records: StoredRecords
 
 
@@ -436,6 +441,7 @@ class RecordStore:
             np.full(size, b"", np.object_),
             np.empty((size, numbers)),
             np.empty((size, protected), np.int64),
+            np.empty(size, np.int64),
         )
 
     def put(self, positions: Int64Vector, records: StoredRecords) -> None:

@@ -145,7 +145,7 @@ def microaggregate(
     l : int or mapping, optional
         l-diversity of each cluster: a number of different values, ``{"entropy": l}`` or ``{"recursive": [c, l]}``.
     max_value_share : float, optional
-        Largest share of one value among the records of a cluster. By default 0.5 with a number of different values,
+        Largest share of the people of a cluster who have one value. By default 0.5 with a number of different values,
         else no limit.
     t : float, optional
         Largest earth mover's distance of a cluster from the reference (t-closeness).
@@ -190,7 +190,9 @@ def microaggregate(
     if confidential is not None:
         constraints = replace(
             constraints,
-            confidential=confidential_attributes(confidential, len(table), reference, has_bins=t is not None),
+            confidential=confidential_attributes(
+                confidential, len(table), reference, constraints.subjects, has_bins=t is not None
+            ),
             t=t,
             l=parse_diversity(l),
             max_value_share=default_value_share(l, max_value_share),
@@ -304,7 +306,8 @@ def _t_close_partitions(
     """Return the partition by an algorithm for each confidential attribute, merged until feasible, least loss first."""
     found = []
     for attribute in constraints.confidential:
-        made = algorithm(values, k, attribute, constraints.t)
+        reference = attribute.compared_with(constraints.subjects)
+        made = algorithm(values, k, attribute._replace(reference=reference), constraints.t)
         labels = _feasible_partitions(values, made.labels, k, constraints)[0]
         found.append(made._replace(labels=labels))
     return sorted(found, key=lambda made: loss_of(values, made.labels))

@@ -81,7 +81,8 @@ def precompile_repair() -> None:
     """Compile what `repair_by_swaps` needs, so that no table waits for it."""
     rows, labels = np.arange(40.0).reshape(-1, 2), (np.arange(20) // 4).astype(np.int32)
     halves = ConfidentialAttribute(np.arange(20) // 10, ordered=False)
-    repair_by_swaps(rows, labels, 4, ClusterConstraints(confidential=(halves,), l=LDiversity(DISTINCT, 2)))
+    people = np.maximum(np.arange(20) - 1, 0)  # one has two records, which other kernels check
+    repair_by_swaps(rows, labels, 4, ClusterConstraints(people, 1.0, (halves,), l=LDiversity(DISTINCT, 2)))
 
 
 @njit

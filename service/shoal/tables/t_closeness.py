@@ -72,9 +72,9 @@ def steered(
 def strict(values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t: float) -> TClosePartition:
     """Partition into clusters of one record of each bucket, with as many buckets as t-closeness needs.
 
-    Guarantee: checked to be t-close. Only if 33 numbers of buckets were tried in vain, which needs values that many
-    records share, or a reference that differs from the table, it is the last one tried, and its clusters must be
-    merged.
+    Guarantee: checked to be t-close, each record taken for a person. Only if 33 numbers of buckets were tried in vain,
+    which needs values that many records share, or a reference that differs from the table, it is the last one tried,
+    and its clusters must be merged.
 
     With b buckets of M = floor(n / b) records, the clusters are chains through all buckets. The n - Mb records in the
     middle of the order are left over; each joins the nearest cluster that stays t-close. If a cluster is too far from
@@ -131,7 +131,9 @@ def _assign_leftovers(
         by_distance = np.argsort(((centroids - values[i]) ** 2).sum(axis=1), kind="stable")
         for cluster in by_distance.tolist():
             bins = np.sort(confidential.bins[np.append(own[cluster], i)])
-            if cluster_distances(rule, bins, np.array([0, len(bins)]))[0] <= t + T_TOLERANCE:
+            size = len(bins)
+            found = cluster_distances(rule, bins, np.ones(size), np.array([0, size]), np.array([size]))
+            if found[0] <= t + T_TOLERANCE:
                 break
         else:
             cluster = by_distance[0]
