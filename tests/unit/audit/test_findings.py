@@ -114,7 +114,7 @@ def test_more_than_five_percent_suppressed_are_a_warning(
     assert verdict.worth.left_out == pytest.approx(suppressed / 200)
     if suppressed > 10:
         assert found["left_out"].figures == {"suppressed": suppressed, "refused": 0, "share": suppressed / 200}
-        assert "shoal tune" in found["left_out"].remedy
+        assert "a larger delta or a smaller k" in found["left_out"].remedy
         assert warned(judged(policy, paths, "evidence", "summary", "quarantine", partial=True)).keys() == set()
 
 
