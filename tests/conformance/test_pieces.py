@@ -73,9 +73,20 @@ def test_the_share_of_each_step_is_told_and_ascends_to_one(monkeypatch: pytest.M
     microaggregate(VALUES, 4, "vmdav", "descent", progress=lambda *one: told.append(one), **PROTECTED)
     steps = list(dict.fromkeys(step for step, _ in told))
     assert {"V-MDAV", "nearest neighbours", "exchanges", "descent 1"} <= set(steps)
-    assert [share for step, share in told if step == "V-MDAV"] == [(i + 1) / 70 for i in range(70)]
+    assert [share for step, share in told if step == "V-MDAV"] == [i / 70 for i in range(71)]
     mdav_by_tree(VALUES, 4, 8)
     assert told[-1][0] != "MDAV", "what was told to one call is not told to the next"
+
+
+def test_what_the_function_itself_clusters_is_not_told() -> None:
+    told: list[str] = []
+
+    def progress(step: str, _: float) -> None:
+        told.append(step)
+        microaggregate(VALUES, 4, "hilbert")
+
+    microaggregate(VALUES, 4, "vmdav", progress=progress)
+    assert set(told) == {"V-MDAV"}
 
 
 def test_what_the_function_raises_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +97,7 @@ def test_what_the_function_raises_ends_the_call(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(KeyboardInterrupt) as ended:
         microaggregate(VALUES, 4, "vmdav", progress=interrupt)
-    assert ended.value.args == ("V-MDAV", 1 / 70)
+    assert ended.value.args == ("V-MDAV", 0.0)
     with pytest.raises(ParameterError, match="progress: must be a function of a step and a share"):
         microaggregate(VALUES, 4, progress=3)  # type: ignore[arg-type]
 

@@ -38,8 +38,14 @@ def telling(progress: Progress | None) -> Iterator[None]:
 
 def tell(step: str, share: float) -> None:
     """Tell how much of a step is done."""
-    if _receiver.progress is not None:
-        _receiver.progress(step, share)
+    progress = _receiver.progress
+    if progress is None:
+        return
+    _receiver.progress = None  # what the function itself clusters is not told
+    try:
+        progress(step, share)
+    finally:
+        _receiver.progress = progress
 
 
 def pieces(step: str, total: int, cost: float) -> Iterator[tuple[int, int]]:
@@ -48,6 +54,7 @@ def pieces(step: str, total: int, cost: float) -> Iterator[tuple[int, int]]:
     It reads no clock, and a kernel returns the same bits whatever the pieces are.
     """
     size = max(1, int(OPERATIONS / max(cost, 1.0)))
+    tell(step, 0.0)  # the first piece may wait for the compiler
     for first in range(0, total, size):
         end = min(first + size, total)
         yield first, end

@@ -256,6 +256,10 @@ class CompilationNotice:
         self.seconds = 0.0
         """Time that the compiler took (s); summaries leave it out."""
         self._log, self._text = log, f"compiling kernels, once: about {about_s} s"
+        if not has_writable_cache():
+            self._text = (
+                f"compiling kernels, about {about_s} s in each process: no cache is writable, set NUMBA_CACHE_DIR"
+            )
         self._began_s, self._is_announced = 0.0, False
         self._stack = ExitStack()
 

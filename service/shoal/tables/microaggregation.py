@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
-from shoal.kernels.jit import compile_if_large
+from shoal.kernels.cache import mark_compiled, was_compiled
+from shoal.kernels.jit import compile_if_large, is_compiled
 from shoal.kernels.pieces import Progress, telling
 from shoal.protection.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
@@ -219,7 +220,8 @@ def refined(
     if faults := _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints):
         raise ParameterError("; ".join(faults))
     k, seed = int(k), int(seed)
-    compile_if_large(len(table), is_slow=algorithm in SLOW_ALGORITHMS or refine in SLOW_REFINEMENTS)
+    is_slow, form = algorithm in SLOW_ALGORITHMS or refine in SLOW_REFINEMENTS, f"table-{algorithm}-{refine}"
+    compile_if_large(len(table), is_slow=is_slow, is_compiled_before=was_compiled(form))
     if refine == "exact":
         check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
     exponent = math.frexp(float(np.ptp(table, axis=0).max()))[1]  # scales the widest range to 0.5 to 1
@@ -244,7 +246,19 @@ def refined(
     found = refine_partitions(table, partitions, k, refine, seed, budget_used, refining)
     if violating_clusters(found.labels, k, constraints).any():
         raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
+    _note_compiled(form)
     return _scaled(found, exponent) if is_scaled else found
+
+
+_noted: set[str] = set()
+"""Forms of tables whose compiled kernels this process has noted."""
+
+
+def _note_compiled(form: str) -> None:
+    """Note, once in a process, that the kernels that tables of this form need are in the cache, if they are."""
+    if is_compiled() and form not in _noted:
+        _noted.add(form)
+        mark_compiled(form)
 
 
 SLOW_ALGORITHMS, SLOW_REFINEMENTS = {"approximate", "genetic"}, {"anneal", "exact"}

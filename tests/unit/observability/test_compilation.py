@@ -58,6 +58,16 @@ def test_compilation_is_announced_once_and_its_time_is_added_up(compiler: list[C
     assert notice.seconds == 9.0
 
 
+def test_compilation_that_is_not_kept_is_announced_as_such(
+    compiler: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
+    monkeypatch.setattr(compilation, "has_writable_cache", lambda: False)
+    with CompilationNotice(cast("Any", log), 35):
+        compiler[0]()
+    assert log.lines == ["compiling kernels, about 35 s in each process: no cache is writable, set NUMBA_CACHE_DIR"]
+
+
 def test_nothing_is_logged_if_the_cache_has_all_kernels(compiler: list[Callable[[], None]]) -> None:
     log = Log()
     with CompilationNotice(cast("Any", log), 35) as notice:

@@ -13,8 +13,9 @@ import pytest
 from shoal import microaggregate
 from shoal.arrays import Int32Vector
 from shoal.errors import ParameterError
+from shoal.kernels.jit import compile_if_large
 from shoal.protection.diversity import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
-from shoal.tables import ClusterConstraints, ConfidentialAttribute
+from shoal.tables import ClusterConstraints, ConfidentialAttribute, microaggregation
 from support.diversity_by_definition import alone, entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit
@@ -194,3 +195,34 @@ def test_faults_are_named(given: dict[str, Any], message: str) -> None:
         given = given | {"confidential": np.array(given["confidential"], object)}
     with pytest.raises(ParameterError, match=message):
         microaggregate(TABLE, 4, **given)
+
+
+@pytest.mark.parametrize("was_compiled", [False, True])
+def test_a_table_waits_for_no_compiler_that_takes_longer_than_plain_python(
+    monkeypatch: pytest.MonkeyPatch, *, was_compiled: bool
+) -> None:
+    """4,000 records take 5 s as plain Python, and what they need is compiled in 20 s."""
+    asked: list[str] = []
+
+    def was_form_compiled(form: str) -> bool:
+        asked.append(form)
+        return was_compiled
+
+    monkeypatch.setattr(microaggregation, "was_compiled", was_form_compiled)
+    monkeypatch.setattr("shoal.kernels.jit.use_compiled", lambda: asked.append("compiled"))
+    monkeypatch.setattr(microaggregation, "compile_if_large", lambda n, **how: compile_if_large(n + 3_990, **how))
+    values = np.arange(20.0).reshape(-1, 2)
+    microaggregate(values, 3, "mdav")
+    assert asked == ["table-mdav-none", *(["compiled"] if was_compiled else [])]
+    microaggregate(np.vstack([values, values[:1]]), 3, "mdav")
+    assert asked[-2:] == ["table-mdav-none", "compiled"]
+
+
+def test_compiled_kernels_of_a_table_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[str] = []
+    monkeypatch.setattr(microaggregation, "mark_compiled", marked.append)
+    monkeypatch.setattr(microaggregation, "_noted", set())
+    for is_compiled in (False, True, True):
+        monkeypatch.setattr(microaggregation, "is_compiled", lambda found=is_compiled: found)
+        microaggregate(np.arange(20.0).reshape(-1, 2), 3, "mdav")
+    assert marked == ["table-mdav-none"]
