@@ -35,10 +35,7 @@ with progress_dots("demo: loading"):
     import report
     import topics
     from outside import class_sizes
-    from shoal.kernels.cache import mark_compiled
-    from shoal.kernels.jit import with_compiled
     from shoal.policy import Policy
-    from shoal.streams import precompile
     from workers import KINDS, PARTITIONS, SHOAL, Demo
 
 BUILD = ROOT / "build" / "demo"
@@ -177,12 +174,6 @@ def main() -> int:
     bootstrap = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS") or os.environ.get("SHOAL_TEST_BROKER")
     if not bootstrap:
         raise SystemExit("demo: no broker; run it with 'make demo'")
-    with progress_dots("demo: compiling, once"):
-        for name in ("policy.yaml", "patients.yaml"):
-            policy = Policy.load(HERE / name)
-            with with_compiled():
-                precompile(policy)
-            mark_compiled(policy.fingerprint)
     figures = wages(bootstrap, verbose=verbose)
     second = visits(bootstrap, verbose=verbose)
     report.end(verbose=verbose)

@@ -10,7 +10,9 @@ import shutil
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from fcntl import LOCK_EX, flock
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +33,7 @@ _UNUSED_AGE_S = 30 * 86_400.0
 
 _PROCESSORS = Path("/proc/cpuinfo")
 
-_NAME, _SUFFIXES = re.compile(r"shoal-[0-9a-f]{16}"), {".nbi", ".nbc", ".ready"}
+_NAME, _SUFFIXES = re.compile(r"shoal-[0-9a-f]{16}"), {".nbi", ".nbc", ".ready", ".lock"}
 """Name of a folder of kernels, and how the names of its files end."""
 
 
@@ -51,6 +53,20 @@ def mark_compiled(name: str) -> None:
     if own is not None:
         with suppress(OSError):
             (own / _marker(name)).touch()
+
+
+@contextmanager
+def compiling_alone(name: str) -> Iterator[None]:
+    """Wait until no other process compiles the kernels of this policy; the system frees the lock of a killed process.
+
+    Without it, each worker of a machine would compile the same kernels at the same time.
+    """
+    own = kernel_folders().own
+    with ExitStack() as stack:
+        if own is not None:
+            with suppress(OSError):  # some network file systems have no locks: then both compile
+                flock(stack.enter_context((own / _marker(name)).with_suffix(".lock").open("ab")), LOCK_EX)
+        yield
 
 
 def was_compiled(name: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Self
 
 import structlog
 
-from shoal.kernels.cache import has_writable_cache, mark_compiled, was_compiled
+from shoal.kernels.cache import compiling_alone, has_writable_cache, mark_compiled, was_compiled
 from shoal.kernels.jit import INTERPRETED_HELD, is_final, set_preparing, use_compiled, with_compiled
 from shoal.policy import Policy
 from shoal.process_end import register_compiling, wait_at_exit
@@ -222,9 +222,10 @@ def compile_as_child() -> None:
     os.nice(CHILD_NICENESS)
     policy = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with with_compiled():
-        precompile(policy)
-    mark_compiled(policy.fingerprint)
+    with compiling_alone(policy.fingerprint), with_compiled():
+        if not was_compiled(policy.fingerprint):
+            precompile(policy)
+        mark_compiled(policy.fingerprint)
     os._exit(0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -306,6 +307,24 @@ def test_a_child_compiles_into_the_cache_and_ends_with_its_parent(
         child.kill()
         compilation._close_input(child)
         cache.kernel_folders.cache_clear()
+
+
+def test_kernels_of_a_policy_are_compiled_by_one_process_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache, "kernel_folders", lambda: cache.Folders(tmp_path, None))
+    began = threading.Event()
+
+    def compile_second() -> None:
+        with cache.compiling_alone("policy"):
+            began.set()
+
+    second = threading.Thread(target=compile_second)
+    with cache.compiling_alone("policy"), cache.compiling_alone("another policy"):
+        second.start()
+        assert not began.wait(0.2)
+    assert began.wait(10)
+    second.join()
 
 
 @pytest.mark.usefixtures("scene")
