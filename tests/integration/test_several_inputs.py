@@ -49,7 +49,10 @@ class Service:
     @classmethod
     async def create(cls, bootstrap: str, folder: Path, *, partitions: Sequence[int] = (3, 1), **kafka: Any) -> Service:
         stage = await Stage.create(bootstrap, folder, privacy={"k": K}, stream={"delta": 20}, kafka=kafka)
-        pairs = [Pair(*await create_topics(bootstrap, [Wanted(count)] * 2), count) for count in partitions]
+        pairs = []
+        for count in partitions:
+            source, output = await create_topics(bootstrap, [Wanted(count)] * 2)
+            pairs.append(Pair(source, output, count))
         settings = stage.document["kafka"]
         del settings["input"], settings["output"]
         settings["topics"] = [{"input": pair.input, "output": pair.output} for pair in pairs]
