@@ -38,12 +38,15 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 UNWRITABLE = "absent/x: cannot be written: No such file or directory"
 REFUSALS = [
+    *(
+        (f"{command} -i in.csv {words}", UNWRITABLE)
+        for command in ("pipe stream", "pipe stream --follow", "batch table")
+        for words in (
+            "-o absent/x --format csv",
+            *(f"-o out.csv --{name} absent/x" for name in ("summary", "evidence", "quarantine")),
+        )
+    ),
     ("pipe stream -i absent.csv -o out.csv", "absent.csv: cannot be read: No such file or directory"),
-    ("pipe stream -i in.csv -o absent/x --format csv", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --evidence absent/x", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --quarantine absent/x", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --summary absent/x", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --follow --evidence absent/x", UNWRITABLE),
     ("pipe stream -i in.csv -o out.parquet", "use shoal batch"),
     ("pipe stream -i in.csv -o out.txt", "--format"),
     ("pipe stream -i in.csv", "standard output (no -o FILE): has no suffix; add --format csv or --format jsonl"),
@@ -72,9 +75,6 @@ REFUSALS = [
     ("pipe ordered -i in.csv -o out.csv --follow", "--follow: cannot keep stream.release: ordered"),
     ("pipe absent -i in.csv -o out.csv", "absent: cannot be read"),
     ("batch table -i absent.csv -o out.csv", "absent.csv: cannot be read"),
-    ("batch table -i in.csv -o absent/x --format csv", UNWRITABLE),
-    ("batch table -i in.csv -o out.csv --summary absent/x", UNWRITABLE),
-    ("batch table -i in.csv -o out.csv --evidence absent/x", UNWRITABLE),
     ("batch table -i no_ill.csv -o out.csv", "ill"),
     ("batch table -i in.csv -o out.csv --keep-order", "--keep-order: the policy does not allow it"),
     ("batch table -i in.csv -o out.csv --algorithm none", "algorithm: unknown, use one of auto, md, mdav"),
