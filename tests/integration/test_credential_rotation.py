@@ -1,4 +1,7 @@
-"""Credentials that are replaced while a worker runs: it takes the new ones, and each record has one outcome."""
+"""Credentials that are replaced while a worker runs: it takes the new ones, and each record has one outcome.
+
+And a worker without any.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.kafka_broker import wait_until
-from support.running import Process
+from support.running import Process, Stage
 from support.secured_broker import SecuredBroker, granted_stage, secured_broker, secured_environment, unsigned_token
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -25,8 +28,11 @@ SESSION_OVER = "connecting again (a broker does so at the end of a session: when
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """A broker that closes connections with SASL after some seconds, as the client does not authenticate again."""
-    with secured_broker(tmp_path_factory.mktemp("secured"), SESSION_MS) as broker:
+    """A broker that closes connections with SASL after some seconds, as the client does not authenticate again.
+
+    Over TLS alone it asks for a certificate, and takes who has none for its superuser.
+    """
+    with secured_broker(tmp_path_factory.mktemp("secured"), SESSION_MS, "requested") as broker:
         yield broker
 
 
@@ -45,6 +51,15 @@ def reasons(process: Process) -> list[str]:
 
 async def until_told(process: Process, words: str) -> None:
     await wait_until(lambda: any(words in reason for reason in reasons(process)), 60, words)
+
+
+async def test_tls_without_a_user(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await Stage.create(secured.plain, tmp_path)
+    record_ids = await stage.put(60)
+    environment = secured_environment(secured, "SSL")
+    async with stage.process("--from", "earliest", "--drain", **environment) as process:
+        assert await process.ended(60) == 0, process.said
+    await stage.until_completed(record_ids)
 
 
 async def test_a_running_worker_takes_a_password_that_was_rotated(secured: SecuredBroker, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ import pytest
 from golden.record.inputs import FIRST_MS, message, records
 from golden.record.recorder import differences, dumped, rounded
 from prometheus_client.parser import text_string_to_metric_families
-from support.kafka_broker import create_topic, produce, wait_until
+from support.kafka_broker import Wanted, create_topics, produce, wait_until
 from support.running import SIDE, Stage
 
 RECORD = Path(__file__).parents[1] / "golden" / "record" / "kafka.json"
@@ -154,7 +154,9 @@ def is_balanced(metrics: dict[str, Any]) -> bool:
 
 async def stage_of(bootstrap: str, folder: Path, document: dict[str, Any]) -> Stage:
     """Make topics that keep old messages, and put all records there."""
-    topics = {name: await create_topic(bootstrap, 1, {"retention.ms": "-1"}) for name in ("input", *SIDE)}
+    roles = ("input", *SIDE)
+    wanted = [Wanted(configs={"retention.ms": "-1"})] * len(roles)
+    topics = dict(zip(roles, await create_topics(bootstrap, wanted), strict=True))
     source = document["attributes"]["who"].get("from", "value")
     messages = [
         message(one, offset, FIELDS if source == "value" else FIELDS[1:])

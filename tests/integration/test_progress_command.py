@@ -165,19 +165,16 @@ async def test_an_import_that_is_refused_disturbs_no_running_worker(stage: Stage
     assert record_ids
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+async def test_a_file_that_is_no_export_is_refused_and_not_quoted(stage: Stage) -> None:
+    for text in (
         "",
         "{",
         "[]",
         '{"topic":"t","group":"g"}',
         '{"topic":"t","group":"g","partitions":[{"partition":0,"offset":"7","metadata":""}]}',
         '{"topic":"t","group":"g","partitions":[],"more":1}',
-    ],
-)
-async def test_a_file_that_is_no_export_is_refused_and_not_quoted(stage: Stage, text: str) -> None:
-    assert await refused(stage, text) == "this is no file that 'shoal progress --export' wrote"
+    ):
+        assert await refused(stage, text) == "this is no file that 'shoal progress --export' wrote", text
 
 
 async def test_an_export_of_another_topic_or_with_changed_numbers_is_refused(stage: Stage) -> None:

@@ -17,35 +17,42 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "compacted": (2, {"cleanup.policy": "compact,delete"}),
     "small": (2, {"max.message.bytes": "100000"}),
 }
-REFUSALS: list[tuple[str, dict[str, Any], list[str], str]] = [
-    ("input", {"kafka": {"input": "absent"}}, ORIGIN, "kafka.input: topic absent does not exist"),
-    ("output", {"kafka": {"output": "absent"}}, ORIGIN, "kafka.output: topic absent does not exist"),
-    ("evidence", {"kafka": {"evidence": "absent"}}, ORIGIN, "kafka.evidence: topic absent does not exist"),
-    ("clusters", {"kafka": {"clusters": "absent"}}, ORIGIN, "kafka.clusters: topic absent does not exist"),
-    ("quarantine", {"kafka": {"quarantine": "absent"}}, ORIGIN, "kafka.quarantine: topic absent does not exist"),
-    ("copy", {"kafka": {"progress_copy": "absent"}}, ORIGIN, "kafka.progress_copy: topic absent does not exist"),
-    ("partitions", {"kafka": {"output": "one"}}, ORIGIN, "has 1 partition, the input 2"),
-    ("compacted", {"kafka": {"output": "compacted"}}, ORIGIN, "is compacted"),
-    ("limit", {"kafka": {"output": "small"}}, ORIGIN, "accepts 100000 bytes at once"),
-    ("metadata", {"stream": {"delta": 50_000}}, ORIGIN, "stream.delta: 50000 does not fit"),
-    ("from", {}, [], "--from"),
-]
+SIDE_TOPICS = ("output", "evidence", "clusters", "quarantine", "progress_copy")
+REFUSALS: dict[str, tuple[dict[str, dict[str, Any]], list[str], list[str]]] = {
+    "input": ({"kafka": {"input": "absent"}}, ORIGIN, ["kafka.input: topic absent does not exist"]),
+    "absent": (
+        {"kafka": {role: f"no-{role}" for role in SIDE_TOPICS}, "stream": {"delta": 50_000}},
+        ORIGIN,
+        [
+            "stream.delta: 50000 does not fit",
+            *(f"kafka.{role}: topic no-{role} does not exist" for role in SIDE_TOPICS),
+        ],
+    ),
+    "unfit": (
+        {"kafka": {"output": "one", "evidence": "compacted"}},
+        ORIGIN,
+        ["has 1 partition, the input 2", "is compacted"],
+    ),
+    "limit": ({"kafka": {"output": "small"}}, ORIGIN, ["accepts 100000 bytes at once"]),
+    "from": ({}, [], ["{input}-0", "{input}-1", "--import", "--skip-to-end", "--from"]),
+}
 
 
-@pytest.mark.parametrize(("sections", "words", "message"), [one[1:] for one in REFUSALS], ids=[r[0] for r in REFUSALS])
+@pytest.mark.parametrize(("sections", "words", "messages"), REFUSALS.values(), ids=REFUSALS)
 async def test_a_worker_refuses_before_it_reads_or_compiles(
     bootstrap: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     sections: dict[str, dict[str, Any]],
     words: list[str],
-    message: str,
+    messages: list[str],
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
     for section, change in sections.items():
         stage.document[section] |= change
-    if (kind := stage.document["kafka"]["output"]) in TOPICS:
-        stage.document["kafka"]["output"] = await create_topic(bootstrap, *TOPICS[kind])
+    for role, kind in sections.get("kafka", {}).items():
+        if kind in TOPICS:
+            stage.document["kafka"][role] = await create_topic(bootstrap, *TOPICS[kind])
     await stage.put(30, 0, 1)
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -53,8 +60,9 @@ async def test_a_worker_refuses_before_it_reads_or_compiles(
     async with stage.process(*words) as process:
         assert await process.ended() == 2
     said = process.said
-    assert message in said
+    assert [text for text in messages if text.format_map(stage.topics) not in said] == []
+    assert [line["level"] for line in process.lines("giving up")] == ["error"]
     assert "a faster form" not in said
     assert not list(cache.rglob("*.nb*"))
-    assert await stage.committed() is None
+    assert [await stage.committed(0), await stage.committed(1)] == [None, None]
     assert await stage.read() == []

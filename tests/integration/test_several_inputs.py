@@ -18,7 +18,7 @@ from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.policy import Policy
 from support.faulty_workers import export
-from support.kafka_broker import Message, create_topic, produce, read_all, wait_for
+from support.kafka_broker import Message, Wanted, create_topic, create_topics, produce, read_all, wait_for
 from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
 from support.topic_changes import delete_topic
@@ -49,10 +49,10 @@ class Service:
     @classmethod
     async def create(cls, bootstrap: str, folder: Path, *, partitions: Sequence[int] = (3, 1), **kafka: Any) -> Service:
         stage = await Stage.create(bootstrap, folder, privacy={"k": K}, stream={"delta": 20}, kafka=kafka)
-        pairs = [
-            Pair(await create_topic(bootstrap, count), await create_topic(bootstrap, count), count)
-            for count in partitions
-        ]
+        pairs = []
+        for count in partitions:
+            source, output = await create_topics(bootstrap, [Wanted(count)] * 2)
+            pairs.append(Pair(source, output, count))
         settings = stage.document["kafka"]
         del settings["input"], settings["output"]
         settings["topics"] = [{"input": pair.input, "output": pair.output} for pair in pairs]

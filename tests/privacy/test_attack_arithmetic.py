@@ -101,7 +101,7 @@ def test_two_scrapes_around_a_cluster_do_not_give_its_last_two_values(data_dir: 
     rows = column(data_dir, "census", "TAXINC")
     high = max(row["TAXINC"] for row in rows)
     policy = policy_of({"TAXINC": quasi(0, high, resolution=0)}, k, delta=delta, rule=rule)
-    release = released(policy, tagged(rows), step=1, scraped=True)
+    release = released(policy, tagged(rows), step=1, scraped=STEPPED)
     pairs = list(zip(release.scrapes, release.scrapes[1:], strict=False))
     changes = [after for before, after in pairs if any(after[one] != before.get(one, 0) for one in stepped_of(after))]
     assert changes, "they do move"

@@ -383,7 +383,7 @@ def test_the_count_of_arrivals_tells_the_place_of_a_record_as_exactly_as_it_is_s
     data_dir: Path, step: int
 ) -> None:
     records = tagged(adult(data_dir, 2000))
-    release = released(policy_of(AGES, 10), records, step=step, scraped=True)
+    release = released(policy_of(AGES, 10), records, step=step, scraped=("shoal_records_total",))
     arrived = series(release, "shoal_records_total", "('outcome', 'in')")
     assert arrived[-1] == 2000
     # The attacker sees the person at the moment t, looks at the scrapes before and after t, and guesses among the new
@@ -403,16 +403,16 @@ def test_the_count_of_arrivals_tells_the_place_of_a_record_as_exactly_as_it_is_s
 @pytest.mark.parametrize("rule", RULES)
 def test_counts_tell_when_and_how_large_each_cluster_leaves(data_dir: Path, rule: str) -> None:
     people = zipf_people(1000, 600, 0.8)
-    release = released(policy_of(AGES, 10, rule=rule), tagged(adult(data_dir, 1000), people), step=1, scraped=True)
-    clusters = np.diff(series(release, "shoal_clusters_released_total"), prepend=0)
-    records = np.diff(series(release, "shoal_cluster_size_sum"), prepend=0)
-    subjects = np.diff(series(release, "shoal_cluster_subjects_sum"), prepend=0)
+    records = tagged(adult(data_dir, 1000), people)
+    asked = ("shoal_clusters_released_total", "shoal_cluster_size_sum", "shoal_cluster_subjects_sum")
+    release = released(policy_of(AGES, 10, rule=rule), records, step=1, scraped=asked)
+    clusters, sizes, subjects = (np.diff(series(release, name), prepend=0) for name in asked)
     known = []
     for transaction in (one for one in release.transactions if one.clusters and one.newest < 999):
         assert clusters[transaction.newest] == len(transaction.clusters)
-        told = records[transaction.newest], subjects[transaction.newest]
-        sizes = [(len(cluster.offsets), len(release.people(cluster))) for cluster in transaction.clusters]
-        known += [float(told == size) for size in sizes]
+        told = sizes[transaction.newest], subjects[transaction.newest]
+        own = [(len(cluster.offsets), len(release.people(cluster))) for cluster in transaction.clusters]
+        known += [float(told == size) for size in own]
     assert len(known) > 40
     measured(
         "R2",
@@ -430,7 +430,7 @@ def test_the_count_of_suppressed_records_names_the_record_that_was_due(data_dir:
     delta, count = 30, 1000
     people = zipf_people(count, 60, 1.5)
     policy = policy_of(AGES, 10, delta=delta, rule=rule)
-    release = released(policy, tagged(adult(data_dir, count), people), step=1, scraped=True)
+    release = released(policy, tagged(adult(data_dir, count), people), step=1, scraped=("shoal_records_total",))
     suppressed = np.diff(series(release, "shoal_records_total", "('outcome', 'suppressed')"), prepend=0)
     gone = set(release.suppressed)
     hits, found = [], []

@@ -155,8 +155,8 @@ class Wire(TopicSink):
             self.release.transactions.append(Transaction(self.newest, topics, clusters, list(batch.unpublished)))
 
 
-def released(policy: Policy, records: Sequence[Record], *, step: int = 1000, scraped: bool = False) -> Release:
-    """Let a task process records; a transaction is due after every ``step`` of them."""
+def released(policy: Policy, records: Sequence[Record], *, step: int = 1000, scraped: tuple[str, ...] = ()) -> Release:
+    """Let a task process records; a transaction is due after every ``step``, and a scrape of samples that begin so."""
     return asyncio.run(_released(policy, records, step, scraped=scraped))
 
 
@@ -166,7 +166,7 @@ def released_in_silence(policy: Policy, records: Sequence[Record]) -> Release:
 
 
 async def _released(
-    policy: Policy, records: Sequence[Record], step: int, *, scraped: bool = False, silent: bool = False
+    policy: Policy, records: Sequence[Record], step: int, *, scraped: tuple[str, ...] = (), silent: bool = False
 ) -> Release:
     release = Release(policy, records)
     wire, clock = Wire(release), [START_MS / 1000 + 1.0]
@@ -187,7 +187,7 @@ async def _released(
         await asyncio.sleep(0)
         task._collector.check()
         if scraped:
-            release.scrapes.append(scrape(release.metrics))
+            release.scrapes.append(scrape(release.metrics, scraped))
     if silent:
         for _ in range(3):
             clock[0] += policy.require_stream().max_delay_s or 0
@@ -200,9 +200,11 @@ async def _released(
     return release
 
 
-def scrape(metrics: Metrics) -> dict[str, float]:
+def scrape(metrics: Metrics, beginnings: tuple[str, ...]) -> dict[str, float]:
+    """Return the samples whose names begin so."""
+    names = [name for name in metrics.registry._names_to_collectors if name.startswith(beginnings)]
     return {
         f"{one.name}{sorted(one.labels.items())}": one.value
-        for family in metrics.registry.collect()
+        for family in metrics.registry.restricted_registry(names).collect()
         for one in family.samples
     }

@@ -19,6 +19,7 @@ TOGETHER = frozenset(
         "tests/privacy/test_attack_values.py",
         "tests/properties/test_warm_up.py",
         "tests/unit/protection/test_diversity.py",
+        "tests/unit/test_errors.py",
         "tests/unit/test_house_rules.py",
     }
 )

@@ -21,7 +21,18 @@ from shoal.audit import Verdict, verify
 from shoal.policy import Policy
 from support.canaries import traces
 from support.forked import ForkedProcess, fork_program
-from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_for, wait_until
+from support.kafka_broker import (
+    Message,
+    Wanted,
+    admin,
+    create_topic,
+    create_topics,
+    forget_members,
+    produce,
+    read_all,
+    wait_for,
+    wait_until,
+)
 from support.running import SIDE
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -172,11 +183,11 @@ class Deployment:
         **stream: Any,
     ) -> Self:
         """Create topics, with configs and brokers by role; ``privacy``, ``kafka``, ``stream`` go into the policy."""
-        topics = {}
+        wanted = []
         for name in ("input", *SIDE):
             count = partitions if name in {"input", "output"} else 2
-            on = (replicas or {}).get(name, ())
-            topics[name] = await create_topic(bootstrap, count, (configs or {}).get(name), replicas=on)
+            wanted.append(Wanted(count, (configs or {}).get(name), replicas=(replicas or {}).get(name, ())))
+        topics = dict(zip(("input", *SIDE), await create_topics(bootstrap, wanted), strict=True))
         if has_copy:
             # Plans of `worker.py` do not count messages of topics with this name.
             name, compacted = f"copy-{topics['input']}", {"cleanup.policy": "compact"}

@@ -24,6 +24,11 @@ ERRORS = ("Error", "Exception", "Violation")
 """How the names of classes of errors end."""
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def package_of(path: Path) -> str:
     """Return the first folder of a module below ``shoal``; an empty text for a module of ``shoal`` itself."""
     parts = path.relative_to(PACKAGE).parts
@@ -43,7 +48,7 @@ def floors() -> dict[str, int]:
     imports: dict[str, set[str]] = defaultdict(set)
     names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
     for name, path in names.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module in names:
                 imports[name].add(node.module)
 
@@ -64,7 +69,7 @@ def error_classes() -> int:
     return sum(
         isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith(ERRORS) for base in node.bases)
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(path))
     )
 
 

@@ -40,6 +40,15 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes], ...]
 
 
+class Wanted(NamedTuple):
+    """A topic to be created."""
+
+    partitions: int = 1
+    configs: Mapping[str, str] | None = None
+    name: str | None = None
+    replicas: Sequence[int] = ()
+
+
 def load_local() -> ModuleType:
     name = "deploy_kafka_local"
     if name not in sys.modules:
@@ -92,23 +101,34 @@ async def create_topic(
     replicas: Sequence[int] = (),
 ) -> str:
     """Create a topic with up to three replicas, or on these brokers, and wait until its partitions have leaders."""
-    topic, given = name or f"test-{uuid.uuid4().hex[:12]}", dict(configs or {})
+    (topic,) = await create_topics(bootstrap, [Wanted(partitions, configs, name, replicas)])
+    return topic
+
+
+async def create_topics(bootstrap: str, wanted: Sequence[Wanted]) -> list[str]:
+    """Create several topics in one request, and wait until all their partitions have leaders; return their names."""
+    names = [one.name or f"test-{uuid.uuid4().hex[:12]}" for one in wanted]
     async with admin(bootstrap) as client:
-        new = NewTopic(topic, partitions, min(3, len(client._client.cluster.brokers())), topic_configs=given)
-        if replicas:
-            assigned = {partition: list(replicas) for partition in range(partitions)}
-            new = NewTopic(topic, -1, -1, replica_assignments=assigned, topic_configs=given)
-        answer = await client.create_topics([new])
+        replicas = min(3, len(client._client.cluster.brokers()))
+        new = []
+        for name, one in zip(names, wanted, strict=True):
+            configs = dict(one.configs or {})
+            if one.replicas:
+                assigned = {partition: list(one.replicas) for partition in range(one.partitions)}
+                new.append(NewTopic(name, -1, -1, replica_assignments=assigned, topic_configs=configs))
+            else:
+                new.append(NewTopic(name, one.partitions, replicas, topic_configs=configs))
+        answer = await client.create_topics(new)
         for error in answer.topic_errors:
             assert error[1] == 0, error
 
-        async def is_led() -> bool:
-            (found,) = await client.describe_topics([topic])
-            led = [one for one in found["partitions"] if one["error_code"] == 0 and one["leader"] >= 0]
-            return len(led) == partitions
+        async def are_led() -> bool:
+            found = [one for topic in await client.describe_topics(names) for one in topic["partitions"]]
+            led = [one for one in found if one["error_code"] == 0 and one["leader"] >= 0]
+            return len(led) == sum(one.partitions for one in wanted)
 
-        await wait_until(is_led)
-    return topic
+        await wait_until(are_led)
+    return names
 
 
 async def produce(
@@ -166,16 +186,20 @@ async def _have_markers(bootstrap: str, topic: str, record_ids: list[tuple[int, 
     return all(ends[partition] > offset + 1 for partition, offset in record_ids)
 
 
-async def is_shown(bootstrap: str, topic: str) -> bool:
+async def is_shown(bootstrap: str, *topics: str) -> bool:
     """Whether readers see all that was committed: Kafka acknowledges the end of a transaction a moment before."""
-    return await end_offsets(bootstrap, topic) == await end_offsets(bootstrap, topic, "read_uncommitted")
+    return await _ends(bootstrap, topics, "read_committed") == await _ends(bootstrap, topics, "read_uncommitted")
 
 
 async def end_offsets(bootstrap: str, topic: str, isolation: Isolation = "read_committed") -> dict[int, int]:
     """Where each partition ends for such a reader: last stable offset or high watermark."""
+    return {one.partition: offset for one, offset in (await _ends(bootstrap, [topic], isolation)).items()}
+
+
+async def _ends(bootstrap: str, topics: Sequence[str], isolation: Isolation) -> dict[TopicPartition, int]:
     async with _reading(bootstrap, isolation) as consumer:
-        found = await consumer.end_offsets(await _partitions(consumer, topic))
-    return {one.partition: offset for one, offset in found.items()}
+        partitions = [one for topic in topics for one in await _partitions(consumer, topic)]
+        return dict(await consumer.end_offsets(partitions))
 
 
 @asynccontextmanager
@@ -237,7 +261,7 @@ async def wait_until(
             return cast("Truth", truth)
         if waited > timeout_s:
             raise TimeoutError(f"{what} did not come true within {timeout_s} s")
-        await asyncio.sleep(min(0.2, max(0.02, waited / 10)))
+        await asyncio.sleep(min(0.2, max(0.03, waited / 4)))
         waited += min(LONGEST_EVALUATION_S, time.monotonic() - began)
 
 

@@ -28,7 +28,18 @@ from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from support.forked import ForkedProcess, fork_program
-from support.kafka_broker import Message, admin, create_topic, forget_members, is_shown, produce, read_all, wait_until
+from support.kafka_broker import (
+    Message,
+    Wanted,
+    admin,
+    create_topic,
+    create_topics,
+    forget_members,
+    is_shown,
+    produce,
+    read_all,
+    wait_until,
+)
 
 SHOAL = Path(sys.executable).with_name("shoal")
 EARLIEST = StartOptions(reset="earliest")
@@ -51,9 +62,8 @@ class Stage:
         cls, bootstrap: str, folder: Path, *, partitions: int = 1, configs: dict[str, str] | None = None, **changes: Any
     ) -> Stage:
         """Make the topics; ``changes`` go over the policy's sections."""
-        topics = {"input": await create_topic(bootstrap, partitions, configs)}
-        for name in SIDE:
-            topics[name] = await create_topic(bootstrap, partitions if name == "output" else 1)
+        wanted = [Wanted(partitions, configs), *(Wanted(partitions if name == "output" else 1) for name in SIDE)]
+        topics = dict(zip(("input", *SIDE), await create_topics(bootstrap, wanted), strict=True))
         stage = cls.at(bootstrap, folder, topics, group=f"group-{uuid.uuid4().hex[:12]}", commit_interval_ms=50)
         document = stage.document
         for section, change in changes.items():
@@ -300,7 +310,7 @@ class Run:
         topics = [str(topic) for name in SIDE if (topic := getattr(settings, name))]
 
         async def are_shown() -> bool:
-            return all([await is_shown(str(settings.bootstrap_servers), topic) for topic in topics])
+            return await is_shown(str(settings.bootstrap_servers), *topics)
 
         with contextlib.suppress(TimeoutError, KafkaError):
             # Not cut off by a timeout: a client that is just starting leaves its first connection open then.

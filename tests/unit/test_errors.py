@@ -29,6 +29,7 @@ from shoal.observability import (
     logger,
     set_up_logs,
 )
+from support.house import tree
 from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.unit
@@ -51,7 +52,7 @@ EXCEPTIONS = {
 @cache
 def shoal_error_names() -> set[str]:
     """Names of all classes of the package that descend from `ShoalError`."""
-    nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    nodes = [node for path in MODULES for node in ast.walk(tree(path))]
     bases = {node.name: {ast.unparse(base) for base in node.bases} for node in nodes if isinstance(node, ast.ClassDef)}
     found = {"ShoalError"}
     while more := {name for name, above in bases.items() if above & found} - found:
@@ -83,9 +84,9 @@ def is_safe_use(use: ast.Name, above: dict[ast.AST, ast.AST], *, is_shoal_error:
 
 
 def unsafe_uses(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    above = parents(tree)
-    for handler in (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name):
+    handlers = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ExceptHandler) and node.name]
+    above = parents(tree(path)) if handlers else {}
+    for handler in handlers:
         caught = ast.unparse(handler.type).rpartition(".")[2] if handler.type else ""
         if (name_of(path), caught) in EXCEPTIONS:
             continue
@@ -98,15 +99,15 @@ def unsafe_uses(path: Path) -> Iterator[str]:
 
 def chained_or_logged(path: Path) -> Iterator[str]:
     lines = path.read_text(encoding="utf-8").splitlines()
-    tree = ast.parse("\n".join(lines))
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree(path)))
+    for node in nodes:
         if isinstance(node, ast.Raise) and node.cause is not None and ast.unparse(node.cause) != "None":
             yield f"{name_of(path)}:{node.lineno}: chained"
         if (isinstance(node, ast.keyword) and node.arg in {"exc_info", "stack_info"}) or (
             isinstance(node, ast.Attribute) and node.attr in {"print_exc", "format_exc", "format_exception"}
         ):
             yield f"{name_of(path)}:{node.lineno}: a traceback is logged"
-    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
     for node in (node for handler in handlers for node in ast.walk(handler)):
         if isinstance(node, ast.Raise) and node.exc and not node.cause and "raise final" not in lines[node.lineno - 1]:
             yield f"{name_of(path)}:{node.lineno}: raised without 'from None'"

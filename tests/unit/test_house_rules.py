@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from functools import cache
 from pathlib import Path
 
-from support.house import error_classes, files_on_the_way, floors, lines_and_files
+from support.house import error_classes, files_on_the_way, floors, lines_and_files, tree
 from support.repository_paths import outside
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,11 +26,6 @@ MACHINE_SPECIFIC = (
     "/ro" + "ot/",
 )
 """Addresses of package registries and paths of one machine: those of another clone differ."""
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def name_of(path: Path) -> str:

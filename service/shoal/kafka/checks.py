@@ -27,7 +27,7 @@ from shoal.kafka.client import (
     operations_on,
 )
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
-from shoal.kafka.topics import allowed_operations, ask_again_unless, settings_by_input
+from shoal.kafka.topics import allowed_operations, ask_again_unless, metadata_of, settings_by_input
 from shoal.observability import logger
 from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy
 from shoal.scales import SCALES
@@ -86,7 +86,7 @@ async def topic_configs(client: AIOKafkaAdminClient, topics: list[str]) -> dict[
 
 async def broker_configs(client: AIOKafkaAdminClient) -> dict[str, str] | None:
     """Return the settings of one broker; None if the principal may not see them."""
-    brokers = (await client.describe_cluster())["brokers"]
+    brokers = (await metadata_of(client, []))["brokers"]
     if not brokers:
         raise BrokerUnavailableError("the cluster names no broker that is alive")
     node = str(brokers[0]["node_id"])
@@ -176,16 +176,17 @@ def check_policy(policy: Policy, source: str) -> None:
 
 
 async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> dict[str, list[int]]:
-    """Return the partitions of every visible topic; a request for one by its name could create it."""
+    """Return the partitions of each of these topics that is visible."""
+    names = sorted(set(needed))
 
     async def described() -> dict[str, list[int]]:
         return {
             topic["topic"]: sorted(one["partition"] for one in topic["partitions"])
-            for topic in await client.describe_topics()
+            for topic in (await metadata_of(client, names))["topics"]
             if not topic["error_code"]
         }
 
-    return await ask_again_unless(lambda found: found.keys() >= set(needed), described)
+    return await ask_again_unless(lambda found: len(found) == len(names), described)
 
 
 def _warn_of_unchecked(

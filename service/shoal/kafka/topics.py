@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from io import BytesIO
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
@@ -56,12 +56,18 @@ class TopicState(NamedTuple):
     topic_id: bytes
 
 
-async def topic_states(client: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, TopicState]:
-    """Return the states of these topics, without those that the broker cannot tell now; the request creates none."""
+async def metadata_of(client: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, Any]:
+    """Return what a random broker says of all brokers and of these topics alone; the request creates no topic."""
     network = client._client  # noqa: SLF001 - not reachable otherwise
     answer = await network.send(network.get_random_node(), _TopicsRequest(topics))
+    found: dict[str, Any] = answer.to_object()
+    return found
+
+
+async def topic_states(client: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, TopicState]:
+    """Return the states of these topics, without those that the broker cannot tell now."""
     states = {}
-    for described in answer.to_object()["topics"]:
+    for described in (await metadata_of(client, topics))["topics"]:
         topic_id: bytes = described.get("topic_id", _NO_ID)
         if described["error_code"] == _UNKNOWN_TOPIC:
             states[str(described["topic"])] = TopicState(0, b"")

@@ -38,31 +38,46 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 UNWRITABLE = "absent/x: cannot be written: No such file or directory"
 REFUSALS = [
+    *(
+        (f"{command} -i in.csv {words}", UNWRITABLE)
+        for command in ("pipe stream", "pipe stream --follow", "batch table")
+        for words in (
+            "-o absent/x --format csv",
+            *(f"-o out.csv --{name} absent/x" for name in ("summary", "evidence", "quarantine")),
+        )
+    ),
     ("pipe stream -i absent.csv -o out.csv", "absent.csv: cannot be read: No such file or directory"),
-    ("pipe stream -i in.csv -o absent/x --format csv", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --evidence absent/x", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --quarantine absent/x", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --summary absent/x", UNWRITABLE),
-    ("pipe stream -i in.csv -o out.csv --follow --evidence absent/x", UNWRITABLE),
+    ("pipe stream -i in.csv -o out.parquet", "use shoal batch"),
+    ("pipe stream -i in.csv -o out.txt", "--format"),
+    ("pipe stream -i in.csv", "standard output (no -o FILE): has no suffix; add --format csv or --format jsonl"),
     ("pipe stream -i in.csv -o folder --format csv", "folder: is a folder; give a file"),
+    ("pipe stream -i in.csv -o ./folder/../in.csv", "in.csv: named twice"),
+    ("pipe stream -i in.csv -o out.csv --quarantine ./out.csv", "out.csv: named twice"),
+    ("pipe stream --format jsonl --summary -", "standard output: named twice"),
     ("pipe stream -i in.csv -o in.csv", "in.csv: named twice"),
     ("pipe stream -i in.csv -o stream", "stream: named twice"),
-    ("pipe stream -i no_ill.csv -o out.csv", "ill"),
+    ("pipe stream -i no_ill.csv -o out.csv", "no_ill.csv, line 1: "),
     ("pipe stream -i no_ill.csv -o out.csv --follow", "ill"),
     ("pipe stream -i in.csv.gz", "compressed files are not supported"),
-    ("pipe stream -i in.csv -o out.csv --format jsonl", "its suffix contradicts --format jsonl"),
     ("pipe stream -i in.parquet -o out.csv", "Parquet is for finished tables"),
-    ("pipe stream", "standard input: has no suffix; add --format"),
+    *(
+        (f"{command} -i in.csv {words}", message)
+        for command in ("pipe stream", "batch table")
+        for words, message in (
+            ("-o out.csv --format jsonl", "in.csv: its suffix contradicts --format jsonl; leave out"),
+            ("-o out.csv --output-format jsonl", "out.csv: its suffix contradicts --output-format jsonl; leave"),
+            ("-o - --format jsonl --output-format csv", "contradicts --format jsonl; leave out the option"),
+        )
+    ),
+    ("pipe stream", "standard input: has no suffix; add --format csv or --format jsonl"),
     ("pipe stream --format xml", "invalid choice"),
-    ("pipe table -i in.csv -o out.csv", "stream"),
+    ("pipe table -i in.csv -o out.csv", "stream.delta"),
     ("pipe ordered -i in.csv -o out.csv --follow", "--follow: cannot keep stream.release: ordered"),
     ("pipe absent -i in.csv -o out.csv", "absent: cannot be read"),
     ("batch table -i absent.csv -o out.csv", "absent.csv: cannot be read"),
-    ("batch table -i in.csv -o absent/x --format csv", UNWRITABLE),
-    ("batch table -i in.csv -o out.csv --summary absent/x", UNWRITABLE),
     ("batch table -i no_ill.csv -o out.csv", "ill"),
     ("batch table -i in.csv -o out.csv --keep-order", "--keep-order: the policy does not allow it"),
-    ("batch table -i in.csv -o out.csv --algorithm none", "algorithm: unknown, use one of auto"),
+    ("batch table -i in.csv -o out.csv --algorithm none", "algorithm: unknown, use one of auto, md, mdav"),
     ("batch table -i in.csv -o out.csv --algorithm optimal", "'optimal' takes one attribute"),
     ("batch table -i in.csv -o out.csv --algorithm strict", "algorithm 'strict': needs privacy.t"),
     ("batch table -i in.csv -o out.csv --algorithm approximate --refine descent", "--refine: cannot follow"),
@@ -70,9 +85,25 @@ REFUSALS = [
     ("batch diverse -i in.csv -o out.csv --refine exact", "no constraint on clusters besides k"),
     ("batch close -i in.csv -o out.csv --param blocks=1", "blocks: cannot be combined with privacy.l, t"),
     ("batch table -i in.csv -o out.csv --param blocks=1 --evidence e", "--evidence: blocks have no clusters"),
-    ("batch table -i in.csv -o out.csv --param x=1", "--param: unknown name"),
-    ("batch table -i in.csv -o out.csv --param blocks=a", "--param blocks: needs a whole number"),
     ("batch table -i in.csv -o out.csv --seed -1", "--seed: must be 0 or more"),
+    *(
+        (f"batch table -i in.csv -o out.csv {words}", message)
+        for words, message in (
+            ("--param x=1", "--param: unknown name; auto has no parameter; remove it, or correct the name"),
+            ("--param blocks=a", "--param blocks: needs a whole number"),
+            ("--param blocks=0", "blocks must be 1 or more"),
+            ("--algorithm vmdav --param gamma", "--param: needs NAME=VALUE; vmdav has gamma"),
+            ("--algorithm vmdav --param gama=1", "--param: unknown name; vmdav has gamma;"),
+            ("--algorithm genetic --param macro=1.5", "--param macro: needs a whole number"),
+            ("--algorithm vmdav --param gamma=x", "--param gamma: needs a number"),
+            ("--algorithm vmdav --param gamma=nan", "gamma: must be from 0 to 1000000000; the default is 0.2"),
+            ("--algorithm genetic --param macro=99999999999999999999", "macro: must be from 2 to 1000000;"),
+            ("--algorithm steered --param weight=1e308", "weight: must be from 0 to 1000000000; the default is as"),
+            ("--algorithm vmdav --param gamma=1 --param gamma=2", "given twice"),
+            ("--refine anneal --param time_s=nan", "time_s above 0"),
+            ("--refine exact --param time_s=0", "time_s above 0"),
+        )
+    ),
     ("verify table --original in.csv --released no_ill.csv --json absent/x", UNWRITABLE),
     ("verify table --original in.csv --released no_ill.csv --json in.csv", "in.csv: named twice"),
     ("verify table --original absent.csv --released in.csv --json v", "absent.csv: cannot be read"),
@@ -84,10 +115,15 @@ REFUSALS = [
     ("progress worker --export worker", "worker: named twice"),
     ("progress worker --import absent", "absent: cannot be read as text"),
     ("run stream", "kafka.bootstrap_servers: missing"),
+    ("run stream --from earliest", "kafka.group: missing"),
     ("run worker --from there", "invalid choice"),
+    ("run worker --skip", "unrecognized arguments: --skip"),
     ("run worker --http x", "--http (SHOAL_HTTP): give HOST:PORT"),
     ("run worker --http-token-file absent", "--http-token-file (SHOAL_HTTP_TOKEN_FILE): the file cannot be read"),
     ("tune stream", "not available in this version"),
+    ("fly stream", "unknown command"),
+    ("chek stream", "shoal: error: unknown command; did you mean check?"),
+    ("tun stream", "unknown command; did you mean run?"),
 ]
 
 
@@ -112,7 +148,9 @@ def test_a_refusal_comes_first_and_leaves_nothing_behind(folder: Path, words: st
     ):
         done = run_command(*shlex.split(words), folder=folder)
     assert message in " ".join(done.stderr.decode().split())
+    assert "Traceback" not in done.stderr.decode()
     assert done.returncode == 2
+    assert done.stdout == b"" or words.startswith("check ")
     assert time.process_time() - began_s < 3
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 

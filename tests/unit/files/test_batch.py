@@ -288,36 +288,6 @@ def test_an_empty_or_compressed_file_is_refused_with_a_remedy(
         assert words in refusal(capsys, policy_of(tmp_path), tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--algorithm best", "use one of auto, md, mdav"),
-        ("--param gamma=1", "--param: unknown name; auto has no parameter; remove it, or correct the name"),
-        ("--algorithm vmdav --param gamma", "--param: needs NAME=VALUE; vmdav has gamma"),
-        ("--algorithm vmdav --param gama=1", "--param: unknown name; vmdav has gamma;"),
-        ("--algorithm genetic --param macro=1.5", "--param macro: needs a whole number"),
-        ("--algorithm vmdav --param gamma=x", "--param gamma: needs a number"),
-        ("--algorithm vmdav --param gamma=nan", "gamma: must be from 0 to 1000000000; the default is 0.2"),
-        ("--algorithm genetic --param macro=99999999999999999999", "macro: must be from 2 to 1000000;"),
-        ("--algorithm approximate --param measure=x", "measure: needs one of variation"),
-        ("--algorithm steered --param weight=1e308", "weight: must be from 0 to 1000000000; the default is as"),
-        ("--algorithm vmdav --param gamma=1 --param gamma=2", "given twice"),
-        ("--algorithm optimal", "takes one attribute"),
-        ("--seed -1", "--seed"),
-        ("--algorithm strict", "needs privacy.t"),
-        ("--param blocks=0", "blocks must be 1 or more"),
-        ("--param blocks=1 --evidence e", "--evidence: blocks have no clusters"),
-        ("--refine anneal --param time_s=nan", "time_s above 0"),
-        ("--refine exact --param time_s=0", "time_s above 0"),
-    ],
-)
-def test_an_unknown_option_is_refused_with_the_known_ones(
-    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = write(tmp_path / "in.csv", records(30))
-    assert message in refusal(capsys, policy_of(tmp_path), source, *words.split())
-
-
 def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60))
     result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")

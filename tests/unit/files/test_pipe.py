@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.errors import ConfigError, InputError
-from shoal.files import Files, run_batch, run_pipe
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
-from shoal.tables import AlgorithmSpec
 from support.by_night import at_night
 from support.commands import on_full_disk
 
@@ -180,26 +177,3 @@ def test_max_record_bytes_applies_to_files(tmp_path: Path) -> None:
     assert [(one["offset"], one["reason"]) for one in map(json.loads, refused.read_text().splitlines())] == [
         (3, "too_large")
     ]
-
-
-def never(*_: object, **__: object) -> None:
-    pytest.fail("kernels run first")
-
-
-@pytest.mark.parametrize("kind", ["file", "followed file", "table"])
-@pytest.mark.parametrize("role", ["target", "summary", "evidence", "quarantine"])
-def test_an_output_that_cannot_be_written_is_reported_before_kernels_run(
-    role: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shoal.files.pipe.PartitionPipeline", never)
-    monkeypatch.setattr("shoal.files.batch.TablePipeline", never)
-    policy, source = policy_of(tmp_path), tmp_path / "in.csv"
-    source.write_text(HEAD + OTHERS)
-    paths: dict[str, Any] = {"target": str(tmp_path / "out.csv"), role: str(tmp_path / "absent" / "file.csv")}
-    files = Files(str(source), **paths)
-    of_stream = partial(run_pipe, policy, files, Event() if kind == "followed file" else None)
-    run_command = partial(run_batch, policy, files, AlgorithmSpec()) if kind == "table" else of_stream
-    with pytest.raises(InputError, match=r"absent/file\.csv: cannot be written: No such file or directory"):
-        run_command()
-    assert not tmp_path.joinpath("out.csv").is_file() or kind == "followed file"
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

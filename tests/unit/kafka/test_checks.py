@@ -24,12 +24,10 @@ pytestmark = pytest.mark.unit
 async def test_a_kafka_cluster_without_live_brokers_is_a_retriable_error() -> None:
     """So answers a broker that has just come back, as long as its controller takes it for dead."""
 
-    class Waking:
-        async def describe_cluster(self) -> dict[str, Any]:
-            return {"brokers": []}
-
+    waking = Cluster(set(), {})
+    waking.brokers = []
     with pytest.raises(BrokerUnavailableError, match="no broker"):
-        await broker_configs(cast("Any", Waking()))
+        await broker_configs(cast("Any", waking))
 
 
 class Cluster:
@@ -38,12 +36,16 @@ class Cluster:
     def __init__(self, refused: set[str], settings: dict[str, str], topics: tuple[str, ...] = ("a", "b", "p")) -> None:
         self.refused, self.settings, self.topics = refused, settings, topics
         self.asked: list[str] = []
+        self.brokers = [{"node_id": 7}]
+        self._client = self
 
-    async def describe_cluster(self) -> dict[str, Any]:
-        return {"brokers": [{"node_id": 7}]}
+    def get_random_node(self) -> int:
+        return 7
 
-    async def describe_topics(self) -> list[dict[str, Any]]:
-        return [{"topic": topic, "error_code": 0, "partitions": [{"partition": 0}]} for topic in self.topics]
+    async def send(self, _: int, request: Any) -> Any:
+        named = [topic for topic in self.topics if topic in request._topics]
+        topics = [{"topic": topic, "error_code": 0, "partitions": [{"partition": 0}]} for topic in named]
+        return SimpleNamespace(to_object=lambda: {"brokers": self.brokers, "topics": topics})
 
     async def describe_configs(self, resources: list[Any]) -> list[Any]:
         names = [resource.name for resource in resources]
@@ -68,9 +70,9 @@ async def test_a_missing_topic_is_asked_for_again(monkeypatch: pytest.MonkeyPatc
     answers = [("a",), ("a", "b")]
 
     class Starting(Cluster):
-        async def describe_topics(self) -> list[dict[str, Any]]:
+        async def send(self, node: int, request: Any) -> Any:
             self.topics = answers.pop(0)
-            return await super().describe_topics()
+            return await super().send(node, request)
 
     client = cast("Any", Starting(set(), {}))
     assert await checks.partitions_of(client, ["a"]) == {"a": [0]}
