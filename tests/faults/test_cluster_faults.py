@@ -32,13 +32,20 @@ from support.faulty_workers import Deployment, Worker, leaks
 from support.kafka_broker import admin, produce, read_all, wait_until
 from support.reliability import record
 from support.repeated_kills import PARTITIONS, kill_repeatedly
-from support.running import SIDE
+from support.running import SIDE, sample
 from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, storm
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 AWAY_S = 20.0
 """Time for which brokers are away (s): longer than a session of the group."""
+
+
+AFTER_S = 3.0
+"""Time after which what was sent before a fault has been published (s)."""
+
+PAUSED_LIMIT_S = 30.0
+"""The controllers replace a silent broker after 9 s. A client that waits 40 s for it exceeds this limit (s)."""
 
 
 @pytest.mark.parametrize(
@@ -67,6 +74,25 @@ async def progress_s(one: Storm) -> float:
     began_s, before = time.monotonic(), await one.deployment.resolved()
     await one.deployment.wait_for(before + 1, PATIENCE_S)
     return time.monotonic() - began_s
+
+
+async def release_s(one: Storm) -> float:
+    """Feed, and return how long it takes until every worker has released records again, by its own count (s)."""
+
+    async def released(worker: Worker) -> float:
+        return sample(await worker.metrics(), "shoal_records_total", outcome="released")
+
+    began_s, feeding = time.monotonic(), asyncio.create_task(feed(one.producer, one.deployment, pause_s=1.0))
+    await asyncio.sleep(AFTER_S)
+    before = [await released(worker) for worker in one.workers]
+
+    async def have_released() -> bool:
+        return all([await released(worker) > count for worker, count in zip(one.workers, before, strict=True)])
+
+    await wait_until(have_released, PATIENCE_S, "released records")
+    passed_s = time.monotonic() - began_s
+    await feeding
+    return passed_s
 
 
 async def test_two_of_three_brokers_are_away(tmp_path: Path) -> None:
@@ -110,6 +136,24 @@ async def test_a_paused_leader_does_not_return_as_one(tmp_path: Path) -> None:
         await one.under_load(strike)
         assert await one.leader("output") != leader, "the broker still leads: the test tests nothing"
         await one.settled("another broker led meanwhile; the workers continued")
+
+
+@pytest.mark.parametrize(("fault", "of"), [("group-paused", "offsets"), ("transactions-paused", "transactions")])
+async def test_a_paused_coordinator_is_replaced_within_seconds(fault: str, of: str, tmp_path: Path) -> None:
+    async with storm(fault, tmp_path) as one:
+        gaps_s = []
+        coordinator = await one.leader(of)
+
+        async def strike() -> None:
+            one.brokers.send(coordinator, signal.SIGSTOP)
+            try:
+                gaps_s.append(await release_s(one))
+            finally:
+                one.brokers.send(coordinator, signal.SIGCONT)
+
+        await one.under_load(strike)
+        assert gaps_s[0] < PAUSED_LIMIT_S
+        await one.settled(f"every worker published again within {gaps_s[0]:.1f} s")
 
 
 # ---------------------------------------------------------------- what brokers forget

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +15,7 @@ from shoal.kafka import StartOptions
 from shoal.kafka.metadata import CommittedState, encode
 from shoal.kafka.offsets import OffsetState
 from shoal.policy import Policy
-from support.kafka_broker import admin, create_topic, end_offsets, produce, wait_for
+from support.kafka_broker import admin, create_topic, end_offsets, is_shown, produce, wait_for
 from support.running import EARLIEST, Stage, sample
 from support.topic_changes import recreate_topic
 
@@ -51,6 +53,21 @@ async def skips(stage: Stage, count: int) -> None:
 async def delete_before(stage: Stage, offset: int) -> None:
     async with admin(stage.bootstrap) as client:
         await client.delete_records({stage.topic_partition(): RecordsToDelete(offset)})
+
+
+async def test_an_address_that_never_answers_costs_a_start_seconds(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_ids, good = await stage.put(30), stage.bootstrap
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        silent = f"127.0.0.1:{listening.getsockname()[1]}"
+        stage.bootstrap = ",".join([silent] * 4 + [good])  # the client tries them in an order of its own
+        monkeypatch.setattr("support.running.is_shown", lambda _, *topics: is_shown(good, *topics))
+        async with stage.run() as run:
+            async with asyncio.timeout(20):
+                await run.until_read(len(record_ids))
+                await run.until_ready()
+    stage.bootstrap = good
 
 
 # ---------------------------------------------------------------- no progress

@@ -73,6 +73,10 @@ FAULTS = {
         "no worker ends; the workers continue when two brokers run",
     ),
     "rolling-brokers": Fault("rolling restart of the brokers with SIGTERM", GOES_ON),
+    "group-paused": Fault("the coordinator of the group paused until every worker has published again", GOES_ON),
+    "transactions-paused": Fault(
+        "the coordinator of transactions paused until every worker has published again", GOES_ON
+    ),
     "paused-broker": Fault("the leader of an output partition paused for 20 s, then resumed", GOES_ON),
     "cut-worker": Fault(
         "network cut between the workers and all brokers for 20 s",

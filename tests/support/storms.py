@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from shoal.kafka.silent_addresses import without_silent
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
 from support.faulty_workers import Deployment, Worker, leaks
 from support.reliability import Result, record
@@ -26,7 +27,13 @@ ACCUSATION = "writes to it"
 
 def feeder(bootstrap: str) -> AIOKafkaProducer:
     """Return a producer that appends each record once, also if a broker is paused or away meanwhile."""
-    return AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=300_000)
+    # Like the workers, it does not wait long for a broker that is paused.
+    return AIOKafkaProducer(
+        bootstrap_servers=without_silent(bootstrap),
+        client_id="shoal-feeder",
+        enable_idempotence=True,
+        request_timeout_ms=300_000,
+    )
 
 
 async def feed(

@@ -31,6 +31,7 @@ from shoal.kafka.aiokafka_compat import (
     tolerate_invalid_header_names,
 )
 from shoal.kafka.credentials import TokenProvider, credential_fault, find_certificate_faults, forget_token, secret_of
+from shoal.kafka.silent_addresses import CLIENT_ID_PREFIX, without_silent
 from shoal.observability import logger, raise_location
 from shoal.policy import FieldPath, KafkaSection
 
@@ -336,7 +337,7 @@ def to_shoal_error(error: BaseException, settings: KafkaSection | None = None) -
 
 def _security(settings: KafkaSection) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "bootstrap_servers": settings.bootstrap_servers,
+        "bootstrap_servers": without_silent(str(settings.bootstrap_servers)),
         "security_protocol": settings.security_protocol,
     }
     if settings.security_protocol.endswith("SSL"):
@@ -371,7 +372,13 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
     return AIOKafkaConsumer(
         **_security(settings),
         **plain_record_options(),
-        **{"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "none"} | options,
+        **{
+            "client_id": f"{CLIENT_ID_PREFIX}{settings.group}",
+            "isolation_level": "read_committed",
+            "enable_auto_commit": False,
+            "auto_offset_reset": "none",
+        }
+        | options,
     )
 
 
@@ -405,7 +412,7 @@ def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKaf
     """Build the transactional producer of one input partition, which fences the one that started before it."""
     client = AIOKafkaProducer(
         **_security(settings),
-        client_id=f"shoal-{settings.group}-{partition}",
+        client_id=f"{CLIENT_ID_PREFIX}{settings.group}-{partition}",
         transactional_id=transactional_id(settings, partition),
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         max_batch_size=batch_bytes,
@@ -426,7 +433,7 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
     """Open an administration client for the length of the context."""
     client = AIOKafkaAdminClient(
         **_security(settings),
-        client_id=f"shoal-{settings.group}-admin",
+        client_id=f"{CLIENT_ID_PREFIX}{settings.group}-admin",
         request_timeout_ms=connection_timeout_ms(settings),
     )
     try:
@@ -461,7 +468,8 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
             return unfit_setting(error, settings, f"{host}:{port}")
         return None
 
-    addresses = collect_hosts(options.pop("bootstrap_servers"))
+    del options["bootstrap_servers"]
+    addresses = collect_hosts(str(settings.bootstrap_servers))
     refusals = await asyncio.gather(*(of_address(host, port) for host, port, _ in addresses))
     if (refusal := next((one for one in refusals if one is not None), None)) is not None or not unknown_hosts:
         return refusal
