@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from shoal.errors import ConfigError, InputError
 from shoal.files.files import AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input, open_source, shown_name
@@ -170,20 +170,18 @@ def _release(table: TablePipeline, policy: Policy, spec: AlgorithmSpec, *, keep_
     if summary["gap"] is not None:
         log.info("loss is above the proven lower bound by at most", percent=round(100 * summary["gap"], 3))
     if summary["clusters"] == 1 and summary["released"] >= 2 * policy.k:
-        log.warning(_one_cluster(policy, summary))
+        log.warning(_one_cluster(policy))
     mdav = summary.get("mdav", {}).get("sse")
     if mdav and (ratio := round(summary["sse"] / mdav, 2)) > 1:
         log.warning(LOSES_MORE_THAN_MDAV, times_mdav=ratio)
     return release
 
 
-def _one_cluster(policy: Policy, summary: Mapping[str, Any]) -> str:
+def _one_cluster(policy: Policy) -> str:
     """Return why no smaller cluster can satisfy the policy, and what helps."""
     if limits := policy.value_limits:
         listed = ", ".join(limits)
         return f"{ONE_CLUSTER}no smaller cluster satisfies {listed} and max_share; use auto, or relax the policy"
-    if summary["subjects"]["min"] < 2 * policy.k:
-        return f"{ONE_CLUSTER}it has fewer than 2 k people; give more records, or lower privacy.k"
     return (
         f"{ONE_CLUSTER}one person has so many of the records that no smaller cluster satisfies privacy.max_share; "
         "limit the records of a person, as with privacy.per_subject: {max: 5, window: 1000000}"

@@ -7,20 +7,23 @@ import stat
 import sys
 import zlib
 from bz2 import BZ2File
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from gzip import GzipFile
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from select import select
 from tempfile import NamedTemporaryFile
 from threading import Event
-from typing import IO, BinaryIO, Protocol, Self, cast
+from typing import IO, Any, BinaryIO, Protocol, Self, cast
 
 from shoal.errors import ConfigError, InputError
 from shoal.formats import (
     DEFAULT_MAX_BYTES,
+    DELETED_FIELD,
+    Block,
+    FaultReason,
     Format,
     FormatEntry,
     ReadOptions,
@@ -31,18 +34,20 @@ from shoal.formats import (
     format_of_suffix,
     streamed_formats,
 )
+from shoal.observability import logger
 from shoal.policy import Policy
 
 PIPE = "-"
 _UNCOMPRESS = {".zst": "zstd -dc", ".zip": "unzip -p"}
 """Commands that uncompress files that are not read directly."""
 _OPENERS: dict[str, Callable[[BinaryIO], IO[bytes]]] = {
-    ".gz": lambda file: cast("IO[bytes]", GzipFile(fileobj=file)),  # noqa: SIM115 - closed with the file below it
+    ".gz": lambda file: cast("IO[bytes]", GzipFile(fileobj=file)),
     ".bz2": lambda file: cast("IO[bytes]", BZ2File(file)),
-    ".xz": lambda file: cast("IO[bytes]", LZMAFile(file)),
+    ".xz": lambda file: cast("IO[bytes]", LZMAFile(file)),  # noqa: SIM115 - the file below it is closed
 }
 _MOST_TIMES, _FREE_BYTES = 200, 1 << 26
 """A file that uncompresses to more than this multiple of its bytes read, and these bytes, can fill memory and disks."""
+_DELETED = b'"%b"' % DELETED_FIELD.encode()
 _POLL_S = 0.1
 """Time between two checks whether a file has grown."""
 
@@ -287,7 +292,23 @@ def open_source(
 ) -> RecordSource:
     """Open an input in a format, under the limits of the policy; see `Format.read`."""
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    return source_format.read(stream, policy, encoder, ReadOptions(shown_name(path), max_bytes, with_columns))
+    source = source_format.read(stream, policy, encoder, ReadOptions(shown_name(path), max_bytes, with_columns))
+    known = {*policy.skip, *(attribute.path[0] for attribute in policy.value_attributes)}
+    if policy.undeclared == "drop" and DELETED_FIELD not in known:
+        return replace(source, blocks=_warn_of_deletes(source.blocks, shown_name(path)))
+    return source
+
+
+def _warn_of_deletes(blocks: Iterator[tuple[Block, Sequence[Any]]], name: str) -> Iterator[tuple[Block, Sequence[Any]]]:
+    """Yield blocks; warn if records of the first one say that they were deleted, which the policy ignores."""
+    for number, (block, records) in enumerate(blocks):
+        if number == 0 and any(isinstance(one, bytes) and _DELETED in one for one in records):
+            logger("files").warning(
+                "records have a field __deleted, which undeclared: drop ignores: deleted rows are published",
+                input=name,
+                remedy=FaultReason.DELETED.remedy,
+            )
+        yield block, records
 
 
 def shown_name(path: str) -> str:

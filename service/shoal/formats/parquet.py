@@ -401,13 +401,13 @@ def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
     kind = _value_type(kind)
-    if attribute.is_clustered and (required := _missing_type(attribute, kind)):
-        raise InputError(f"{name}, column '{attribute.name}': {required}")
     if pa.types.is_duration(kind):
         raise InputError(
             f"{name}, column '{attribute.name}': durations are not supported; write a number, in pandas: "
             "column.dt.total_seconds()"
         )
+    if attribute.is_clustered and (required := _missing_type(attribute, kind)):
+        raise InputError(f"{name}, column '{attribute.name}': {required}")
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         raise InputError(f"{name}, column '{attribute.name}': nested and binary columns are not supported; remove it")
     if attribute.type == "json":
