@@ -175,7 +175,6 @@ class Metrics:
         self._weights: dict[tuple[str, int], float] = {}
         self.refusals = RefusalCounter()
         """Refused messages by reason and field; they are logged now and then and at the end, and are no metric."""
-        self._next_told = FIRST_TOLD
         self.unknown_totals: Counts[str] = Counts()
         """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
         self.held_at_close = 0
@@ -195,6 +194,8 @@ class Metrics:
         histogram = _BulkHistogram(name, help_text, edges)
         self.registry.register(histogram)
         return histogram
+
+    _next_told = FIRST_TOLD
 
     def tell_refusals(self, log: structlog.stdlib.BoundLogger) -> None:
         """Log the kinds of refused messages if these are notable and ten times as many as when it was logged last."""

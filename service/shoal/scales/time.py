@@ -90,8 +90,10 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
         text = str(written).strip(BLANKS)
         if re.fullmatch(r"-?[0-9]{18,19}", text):
             return _NANOSECONDS
+        if _FORM.fullmatch(text.translate(_DIGITS_TO_ZERO)):  # without a unit: a time that does not exist
+            return self.off_scale if self.attribute.unit is None else _WITH_UNIT
         if self.attribute.unit is not None:
-            return _WITH_UNIT if _FORM.match(text.translate(_DIGITS_TO_ZERO)) else self.off_scale
+            return self.off_scale
         return next((fault for form, fault in _FORMS_OF_TEXTS if form.fullmatch(text)), self.off_scale)
 
     @property

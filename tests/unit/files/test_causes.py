@@ -9,6 +9,7 @@ import lzma
 import re
 import struct
 import subprocess
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -258,7 +259,7 @@ def test_skip_has_texts_and_no_repeated_field_is_skipped(tmp_path: Path) -> None
     assert "column 'a' is missing" in refused(pipe(tmp_path))
 
 
-COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
