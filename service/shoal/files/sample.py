@@ -130,7 +130,12 @@ def _sample_table(policy: Policy, encoder: RecordEncoder, source: RecordSource) 
             raise InputError(fault)
         table.add(block, first_record)
         first_record += len(records)
-    return report_table(policy, table.release(AlgorithmSpec()), refusals)
+    try:
+        release = table.release(AlgorithmSpec())
+    except InputError as error:
+        kinds = ["; ".join(filter(None, kind)) for kind in refusals.kinds(first_record)]
+        raise InputError("; ".join([str(error), *kinds])) from None
+    return report_table(policy, release, refusals)
 
 
 def _encode(reference: SmoothedReference) -> str:

@@ -189,6 +189,14 @@ def test_an_undeclared_field_is_named_on_the_terminal(tmp_path: Path) -> None:
     assert OUT in pipe(tmp_path, "in.jsonl").stderr.decode()
 
 
+def test_a_sample_of_a_table_without_a_usable_record_tells_why(tmp_path: Path) -> None:
+    write(tmp_path, json.dumps(PEOPLE), "in.jsonl")
+    policy = {name: part for name, part in POLICY.items() if name != "stream"}
+    (tmp_path / "policy.yaml").write_text(json.dumps(policy))
+    message = refused(run_command("check", "policy.yaml", "-i", "in.jsonl", folder=tmp_path))
+    assert "1 of 1 invalid: a JSON array, or a part of one; write each object as a record of its own" in message
+
+
 def test_a_field_with_dots_in_its_name_is_no_path(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"who": one["who"], "a.b": one["ward"], "ill": one["ill"]}) for one in PEOPLE)
     ward = ATTRIBUTES["ward"]
