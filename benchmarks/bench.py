@@ -22,6 +22,8 @@ from castle_rows import castle_part
 from diversity_part import diversity_part
 from engine import engine_part
 from faust_stage import about_faust, faust_rounds, slower_by
+from following import following_part
+from judge_part import judge_part
 from kafka_part import kafka_part
 from kafka_to_kafka import Speed
 from latency import latency_part
@@ -134,6 +136,8 @@ PARTS: dict[str, Callable[[], Part]] = {
     "adult": lambda: adult_part(_bootstrap()),
     "diversity": lambda: diversity_part(_bootstrap()),
     "privacy": privacy_part,
+    "judge": judge_part,
+    "following": following_part,
 }
 HEAD = [
     "# Benchmarks",

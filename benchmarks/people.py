@@ -1,12 +1,19 @@
-"""Loss of each rule if people have several records within delta, relative to rule nearest (Algorithm 2 with Note 1)."""
+"""Loss if people have several records: of each rule, relative to rule nearest (Algorithm 2 with Note 1).
+
+``python benchmarks/people.py values`` prints the loss under l-diversity and t-closeness instead.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 from part import Part
-from shoal.arrays import Int64Vector
+from reference_data import data_folder, read_rows
+from shoal import StreamAggregator
+from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.tables import ClusterConstraints, microaggregate
 from stream_figures import run_rule
 from streams import streams
 
@@ -66,5 +73,70 @@ def _cell(ratios: list[float]) -> str:
     return f"{np.exp(np.mean(np.log(ratios))):.2f} ({max(ratios):.2f})"
 
 
+PROTECTIONS: dict[str, dict[str, Any]] = {
+    "`l: 3`, share 0.5": {"l": 3},
+    "entropy 3": {"l": {"entropy": 3}},
+    "recursive (2, 3)": {"l": {"recursive": [2, 3]}},
+    "t = 0.4": {"t": 0.4},
+}
+PROTECTED_K, PROTECTED_DELTA, PROTECTED_PEOPLE = 10, 500, 1000
+NUMBERS = ("age", "education-num", "capital-gain", "hours-per-week")
+
+
+def values_lines() -> list[str]:
+    """Measure tables and streams of people with several records whose occupation is protected; return a table."""
+    rows = read_rows(data_folder(), "adult")[:RECORDS]
+    values = np.array([[float(row[name]) for name in NUMBERS] for row in rows])
+    values = (values - values.min(axis=0)) / np.ptp(values, axis=0)
+    occupations = [row["occupation"] for row in rows]
+    near = np.argsort(np.lexsort(values.T)) * PROTECTED_PEOPLE // RECORDS
+    groups = {
+        "one record each": np.arange(RECORDS),
+        "random": np.random.default_rng(7).integers(0, PROTECTED_PEOPLE, RECORDS),
+        "near": near,
+    }
+    lines = [
+        "| people | constraint | table, no refinement | table, `descent` | `awo` | `block` |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, people in groups.items():
+        for constraint, protection in PROTECTIONS.items():
+            of_tables = [_table_loss(values, people, occupations, how, protection) for how in ("none", "descent")]
+            of_streams = [_stream_loss(values, people, occupations, rule, protection) for rule in RULES]
+            cells = [f"{100 * loss:.2f}" for loss in (*of_tables, *of_streams)]
+            lines.append(f"| {name} | {constraint} | {' | '.join(cells)} |")
+    return lines
+
+
+def _table_loss(
+    values: Float64Matrix, people: Int64Vector, occupations: list[str], how: str, protection: dict[str, Any]
+) -> float:
+    codes = np.unique(people, return_inverse=True)[1]
+    constraints = ClusterConstraints(codes if codes.max() + 1 < len(codes) else None, 0.5)
+    labels = microaggregate(
+        values, PROTECTED_K, "auto", how, confidential=occupations, constraints=constraints, **protection
+    )
+    return _loss(values, [np.flatnonzero(labels == label) for label in range(labels.max() + 1)])
+
+
+def _stream_loss(
+    values: Float64Matrix, people: Int64Vector, occupations: list[str], rule: str, protection: dict[str, Any]
+) -> float:
+    shares = {one: occupations.count(one) / len(occupations) for one in occupations}
+    given = protection | ({"reference": shares} if "t" in protection else {})
+    stream = StreamAggregator(k=PROTECTED_K, delta=PROTECTED_DELTA, rule=rule, **given)
+    released = [stream.push(values, subjects=people.tolist(), confidential=occupations), stream.flush()]
+    return _loss(values, [own for one in released for own in np.split(one.positions, one.offsets[1:-1]) if len(own)])
+
+
+def _loss(values: Float64Matrix, clusters: list[Int64Vector]) -> float:
+    """Return the squared error as a share of the total; a suppressed record counts as in `run_rule`."""
+    means = np.broadcast_to(values.mean(axis=0), values.shape).copy()
+    total = ((values - means) ** 2).sum()
+    for members in clusters:
+        means[members] = values[members].mean(axis=0)
+    return float(((values - means) ** 2).sum() / total)
+
+
 if __name__ == "__main__":
-    print("\n".join(people_part().lines))
+    print("\n".join(values_lines() if sys.argv[1:] == ["values"] else people_part().lines))

@@ -97,7 +97,7 @@ async def judge(demo: Demo) -> Judged:
         verdict.unlink(missing_ok=True)
         command = [SHOAL, "verify", str(demo.policy), "--original", files["input"], "--released", files["output"]]
         command += ["--evidence", files["evidence"], "--quarantine", files["quarantine"]]
-        command += ["--json", str(verdict)]
+        command += ["--json", str(verdict), "-v"]
         result = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True, text=True)
     if not verdict.exists():
         raise SystemExit(f"demo: there is no verdict\n{result.stdout}{result.stderr}")

@@ -26,7 +26,16 @@ from shoal.tables.refinement import refine
 from shoal.tables.repair import repair_by_swaps
 from shoal.tables.t_closeness import strict
 from support.constrained_tables import BATCH, clusters_of, small_budget
-from support.diversity_by_definition import entropy_of, is_recursive, value_share
+from support.diversity_by_definition import (
+    Record,
+    alone,
+    assignable,
+    entropy_of,
+    is_recursive,
+    people_in,
+    value_share,
+    weights_of,
+)
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
@@ -40,11 +49,13 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.tables.refinement.BATCH", BATCH)
 
 
-def plain_distance(bins: Int64Vector, members: list[int], *, ordered: bool) -> float:
-    """The distance from its definition, value by value."""
-    values = sorted(set(bins.tolist()))
-    whole, own = Counter(bins.tolist()), Counter(bins[members].tolist())
-    gaps = [own[v] / len(members) - whole[v] / len(bins) for v in values]
+def plain_distance(bins: Int64Vector, members: list[int], people: Int64Vector | None = None, *, ordered: bool) -> float:
+    """The distance from its definition, value by value; by default each record is another person."""
+    values, owners = sorted(set(bins.tolist())), range(len(bins)) if people is None else people.tolist()
+    table = list(zip(owners, bins.tolist(), strict=True))
+    cluster = [table[member] for member in members]
+    whole, own = weights_of(table), weights_of(cluster)
+    gaps = [float(own.get(v, 0) / people_in(cluster) - whole[v] / people_in(table)) for v in values]
     if not ordered:
         return sum(map(abs, gaps)) / 2
     return sum(abs(sum(gaps[: i + 1])) for i in range(len(gaps))) / max(len(values) - 1, 1)
@@ -95,7 +106,7 @@ def test_every_cluster_is_t_close(name: str, how: str) -> None:
         for members in clusters_of(labels):
             assert len(set(subjects[members].tolist())) >= 3
             for attribute in confidential:
-                assert plain_distance(attribute.bins, members, ordered=attribute.ordered) <= t + 1e-9
+                assert plain_distance(attribute.bins, members, subjects, ordered=attribute.ordered) <= t + 1e-9
 
 
 def test_a_subject_with_many_equal_records_is_merged_with_as_few_others_as_needed() -> None:
@@ -232,16 +243,16 @@ def correlated(seed: int, n: int = 120) -> tuple[Float64Matrix, tuple[Confidenti
     return values, (ConfidentialAttribute(areas, ordered=False), ConfidentialAttribute(words, ordered=False))
 
 
-def is_kept(codes: list[int], l: LDiversity | None, max_value_share: float | None) -> bool:  # noqa: E741
-    if max_value_share is not None and value_share(codes) > max_value_share:
+def is_kept(records: list[Record], l: LDiversity | None, max_value_share: float | None) -> bool:  # noqa: E741
+    if max_value_share is not None and value_share(records) > max_value_share:
         return False
     if l is None:
         return True
     if l.kind == DISTINCT:
-        return len(set(codes)) >= l.l
+        return assignable(records) >= l.l
     if l.kind == ENTROPY:
-        return entropy_of(codes) >= math.log(l.l) - 1e-9
-    return is_recursive(codes, l.c, int(l.l))
+        return entropy_of(records) >= math.log(l.l) - 1e-9
+    return is_recursive(records, l.c, int(l.l))
 
 
 @pytest.mark.parametrize("how", ["none", "descent", "anneal"])
@@ -255,7 +266,63 @@ def test_every_cluster_is_diverse(name: str, how: str) -> None:
         for members in clusters_of(labels):
             assert len(members) >= 4
             for attribute in confidential:
-                assert is_kept(attribute.bins[members].tolist(), l, share)
+                assert is_kept(alone(attribute.bins[members].tolist()), l, share)
+
+
+@pytest.mark.parametrize("how", ["none", "descent", "anneal"])
+@pytest.mark.parametrize(("l", "share"), KINDS)
+def test_every_cluster_is_diverse_by_people(how: str, l: LDiversity | None, share: float | None) -> None:  # noqa: E741
+    """Three records of each person, near each other; the values differ, so by records more clusters would do."""
+    values, confidential = correlated(3, 150)
+    people = np.argsort(np.argsort(values[:, 0])) // 3
+    constraints = ClusterConstraints(people, 0.5, confidential[1:], l=l, max_value_share=share)
+    labels = microaggregate(values, 4, "mdav", how, budget_used=small_budget, constraints=constraints)
+    assert labels.max() > 5
+    assert not violating_clusters(labels, 4, constraints).any()
+    for members in clusters_of(labels):
+        records = list(zip(people[members].tolist(), confidential[1].bins[members].tolist(), strict=True))
+        assert len(set(people[members].tolist())) >= 4
+        assert is_kept(records, l, share)
+
+
+@pytest.mark.parametrize(("l", "share"), [*KINDS, (LDiversity(DISTINCT, 3), None)])
+def test_the_values_of_one_person_hide_nothing_of_others(
+    l: LDiversity | None,  # noqa: E741 - the letter of the literature
+    share: float | None,
+) -> None:
+    """Ten records of one person have ten values; ten other people have one. Half of the records, 10 of 11 people."""
+    values = np.random.default_rng(2).random((20, 2))
+    attribute = ConfidentialAttribute(np.r_[np.arange(10), np.full(10, 10)], ordered=False)
+    people, labels = np.r_[np.zeros(10, np.int64), np.arange(1, 11)], np.zeros(20, np.int32)
+    by_records = ClusterConstraints(confidential=(attribute,), l=l, max_value_share=share)
+    by_people = ClusterConstraints(people, 0.5, (attribute,), l=l, max_value_share=share)
+    assert violating_clusters(labels, 10, by_records).tolist() == [share == 0.4]
+    assert violating_clusters(labels, 10, by_people).tolist() == [True]
+    with pytest.raises(AnonymityViolation):
+        microaggregate(values, 10, "auto", "descent", constraints=by_people)
+
+
+def test_distances_of_clusters_and_their_reference_weigh_people() -> None:
+    """Person 0 has three records and weighs one: a third of it is a in its cluster, as it is in the table."""
+    attribute = ConfidentialAttribute(np.array([0, 1, 1, 0, 1]), ordered=False)
+    people, labels = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 0, 0, 1], np.int32)
+    assert attribute.compared_with(people).weights.tolist() == pytest.approx([4 / 3, 5 / 3])
+    assert emd_of_clusters(attribute, labels, people).tolist() == pytest.approx([2 / 3 - 4 / 9, 4 / 9])
+    assert emd_of_clusters(attribute, labels).tolist() == pytest.approx([0.5 - 0.4, 0.4])
+
+
+def test_two_clusters_of_the_same_people_may_violate_a_share_together() -> None:
+    """Five of ten people have v in one cluster, the others in the other: together all ten have it."""
+    attribute = ConfidentialAttribute(np.r_[np.arange(10) // 5, 1 - np.arange(10) // 5], ordered=False)
+    people = np.tile(np.arange(10), 2)
+    constraints = ClusterConstraints(people, 0.5, (attribute,), max_value_share=0.5)
+    apart, together = (np.arange(20) // 10).astype(np.int32), np.zeros(20, np.int32)
+    assert violating_clusters(apart, 10, constraints).tolist() == [False, False]
+    assert violating_clusters(together, 10, constraints).tolist() == [True]
+    values = np.c_[np.arange(20) // 10, np.zeros(20)].astype(np.float64)
+    assert sorted(map(len, clusters_of(microaggregate(values, 10, constraints=constraints)))) == [10, 10]
+    # Where no partition is found, merging ends with one cluster that violates the share, and nothing is released.
+    assert merge_until_feasible(values, (np.arange(20) // 4).astype(np.int32), 10, constraints).max() == 0
 
 
 @pytest.mark.parametrize(("l", "share"), KINDS)

@@ -85,3 +85,37 @@ def test_a_signal_ends_a_command_while_its_kernels_are_compiled(tmp_path: Path) 
     assert b"unexpected" not in stderr
     assert b"compiling kernels, once: about " in stderr
     assert sorted(tmp_path.iterdir()) == before
+
+
+ENDLESS_CALL = """
+import numpy as np
+from shoal import microaggregate
+
+rows = np.random.default_rng(0).random((600, 3))
+microaggregate(rows, 3, "mdav", "anneal", budget_used=lambda _: 0.0, progress=lambda step, _: print(step, flush=True))
+"""
+
+
+@pytest.mark.parametrize("step", [*at_night("the first kernel is compiled"), "budget"])
+def test_an_interrupt_ends_a_python_program(step: str, tmp_path: Path) -> None:
+    variables = dict(os.environ)
+    if step != "budget":
+        variables |= {"NUMBA_DISABLE_JIT": "0", "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", ENDLESS_CALL]
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            if step == "budget":
+                assert process.stdout is not None
+                while process.stdout.readline() != b"budget\n":
+                    assert process.poll() is None
+            else:
+                asyncio.run(wait_until(lambda: process.poll() is not None or any(tmp_path.rglob("*.nbc")), 120, step))
+            sent_s = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+            took_s = time.monotonic() - sent_s
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGINT, stderr
+    assert stderr.rstrip().endswith(b"KeyboardInterrupt")
+    assert took_s < END_S

@@ -178,7 +178,7 @@ def scored(values: Float64Matrix) -> Float64Matrix:
 def loss_percent(values: Float64Matrix, algorithm: str, constraints: ClusterConstraints) -> float:
     found = refined(values, 4, algorithm, "descent", constraints=constraints)
     for attribute in constraints.confidential:
-        assert emd_of_clusters(attribute, found.labels).max() <= (constraints.t or 0.0) + 1e-12
+        assert emd_of_clusters(attribute, found.labels, constraints.subjects).max() <= (constraints.t or 0.0) + 1e-12
     return 100 * found.loss / float(np.square(values).sum())
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oracle.naive import NaiveStream, Record, subjects_of
+from oracle.naive import NaiveStream, Record
 
 __all__ = ["NaiveDiverse", "NaiveProtection"]
 
@@ -38,18 +38,26 @@ class NaiveProtection:
         return all(self.satisfies(cluster, number) for number in range(len(self.distances)))
 
     def satisfies(self, cluster: list[Record], number: int) -> bool:
-        column = [record["values"][number] for record in cluster]
-        counts, n = sorted(Counter(column).values(), reverse=True), len(column)
-        if counts[0] > self.max_value_share * n + TOLERANCE:
+        """Whether the people of a cluster satisfy it: each weighs one, split over the person's records."""
+        records = Counter(record["subject"] for record in cluster)
+        owners: dict[int, set[int]] = {}
+        weights: Counter[int] = Counter()
+        for record in cluster:
+            value = record["values"][number]
+            owners.setdefault(value, set()).add(record["subject"])
+            weights[value] += 1 / records[record["subject"]]  # type: ignore[assignment]
+        most, n = max(map(len, owners.values())), len(records)
+        if most > self.max_value_share * n + TOLERANCE:
             return False
-        if self.kind == "distinct" and len(counts) < self.l:
+        if self.kind == "distinct" and assignable(list(owners.values())) < self.l:
             return False
-        entropy = math.log(n) - sum(count * math.log(count) for count in counts) / n
+        entropy = -sum(weight / n * math.log(weight / n) for weight in weights.values())
         if self.kind == "entropy" and entropy < math.log(self.l) - TOLERANCE:
             return False
-        if self.kind == "recursive" and not counts[0] < self.c * sum(counts[int(self.l) - 1 :]) - TOLERANCE:
+        rare = sorted(weights.values(), reverse=True)[int(self.l) - 1 :]
+        if self.kind == "recursive" and not most < self.c * sum(rare) - TOLERANCE:
             return False
-        return self.t >= 1 or self.excess(Counter(column), number, n, 0) <= n * self.t + TOLERANCE
+        return self.t >= 1 or self.excess(weights, number, n, 0) <= n * self.t + TOLERANCE
 
     def excess(self, counts: Counter[int], number: int, n: int, open_entries: int) -> float:
         """n times a lower bound on the distance of a cluster that gets so many more records; exact without any."""
@@ -110,16 +118,16 @@ class NaiveDiverse(NaiveStream):
     def grown(self) -> list[Record]:
         if self.subjects_held() < self.k:
             return []
-        rule, largest = self.protection, 0
+        rule, largest, people = self.protection, 0, self.subjects_held()
         n = smallest = max(self.k, rule.values_needed, math.ceil(1 / rule.max_value_share - TOLERANCE))
-        while n <= len(self.buffer):
+        while n <= people:
             if not largest and self.permitted_bins([self.buffer[0]], n, 0.0) is not None:
-                largest = min(max(4 * self.k, 2 * n), len(self.buffer))
+                largest = min(max(4 * self.k, 2 * n), people)
             for strictness in self.strictness_levels() if largest else []:
                 cluster = self.grown_to(n, strictness)
-                if len(cluster) == n and subjects_of(cluster) >= self.k and rule.is_satisfied(cluster):
+                if len(cluster) == n and rule.is_satisfied(cluster):
                     return cluster
-            limit = largest or len(self.buffer)
+            limit = largest or people
             if n == limit:
                 break
             n = min(n + 1 if n == smallest else n * 3 // 2, limit)
@@ -187,9 +195,7 @@ class NaiveDiverse(NaiveStream):
                 return False
             contributes = contributes or (record["values"][number] not in column and missing > 0)
             lacks = lacks or missing > 0
-        subjects = [member["subject"] for member in cluster]
-        most = int(self.max_share * n + TOLERANCE)
-        if not fits(subjects, record["subject"], self.k - len(set(subjects)), most, n):
+        if record["subject"] in {member["subject"] for member in cluster}:
             return False
         return contributes or not (lacks and strictness == 1)
 
@@ -197,6 +203,15 @@ class NaiveDiverse(NaiveStream):
         rule = self.protection
         enough = {"entropy": 1 / max(rule.l, 1), "recursive": rule.c / (1 + rule.c * (rule.l - 1))}.get(rule.kind, 1.0)
         return 1 - strictness * (1 - min(enough, 1.0))
+
+
+def assignable(owners: list[set[int]]) -> int:
+    """Return how many values can be those of different people: all assignments are tried."""
+    if not owners:
+        return 0
+    rest = owners[1:]
+    given = [1 + assignable([own - {person} for own in rest]) for person in owners[0]]
+    return max(assignable(rest), *given) if given else assignable(rest)
 
 
 def fits(members: list[object], joining: object, missing: int, most: int, n: int) -> bool:

@@ -250,7 +250,7 @@ def test_a_confidential_field_that_is_a_key_is_named_by_the_judge_and_refused_by
     for number, record in enumerate(world.records):
         record["diagnosis"] = f"{number:04}"
     world.regenerate()
-    warnings = [text for text in world.verify().warnings if text.startswith("diagnosis")]
+    warnings = [one.text for one in world.verify().warnings if one.text.startswith("diagnosis")]
     assert len(warnings) == 2
     assert "unique" in warnings[0]
     assert "rank correlation 1.00" in warnings[1]

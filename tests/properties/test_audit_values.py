@@ -25,7 +25,6 @@ pytestmark = pytest.mark.property
 
 NUMBERS = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=6)
 BLANKS = st.text(st.sampled_from(" \t\n\u00a0\u2003"), max_size=3)
-BINS = st.lists(st.integers(0, 5), min_size=1, max_size=12)
 SHARES = st.lists(st.integers(0, 9), min_size=6, max_size=6).filter(any)
 LEAVES = tuple((leaf, leaf // 2, leaf // 4) for leaf in range(7))
 """Paths of a tree with three levels: 0 and 1 have a common parent, and 0 to 3 a common grandparent."""
@@ -53,13 +52,12 @@ def test_blanks_around_a_text_make_no_other_value(text: str, before: str, after:
     assert read(json.dumps(before + text + after)) == read(json.dumps(text))
 
 
-@given(BINS, SHARES)
-def test_the_ordered_distance_is_the_sum_over_the_steps(bins: list[int], shares: list[int]) -> None:
-    own = np.bincount(bins, minlength=6)
-    steps = [
-        abs(a / len(bins) - b / sum(shares)) for a, b in zip(accumulate(own.tolist()), accumulate(shares), strict=True)
-    ]
-    found = OrderedReference([share / sum(shares) for share in shares]).distance(bins)
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([1, 1, 1 / 2, 1 / 3])), min_size=1, max_size=12), SHARES)
+def test_the_ordered_distance_is_the_sum_over_the_steps(weighted: list[tuple[int, float]], shares: list[int]) -> None:
+    bins, weights = [bin_ for bin_, _ in weighted], [weight for _, weight in weighted]
+    own = np.bincount(bins, weights, 6) / sum(weights)
+    steps = [abs(a - b / sum(shares)) for a, b in zip(accumulate(own.tolist()), accumulate(shares), strict=True)]
+    found = OrderedReference([share / sum(shares) for share in shares]).distance(bins, weights)
     assert found == pytest.approx(sum(steps[:-1]) / 5, abs=1e-12)
 
 

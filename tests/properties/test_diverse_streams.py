@@ -31,6 +31,15 @@ from shoal.protection.diversity import (
 from shoal.streams import Decisions, StreamClusterer
 from shoal.streams.steering import TargetSpan
 from shoal.tables import ClusterConstraints, ConfidentialAttribute, microaggregate
+from support.diversity_by_definition import (
+    Record,
+    assignable,
+    entropy_of,
+    is_recursive,
+    people_in,
+    value_share,
+    weights_of,
+)
 
 pytestmark = pytest.mark.property
 
@@ -109,28 +118,27 @@ class Setting:
         return [*calls, stream.flush()]
 
     def satisfies(self, members: list[int]) -> bool:
-        """Whether a cluster satisfies the rule, from the definitions."""
-        n = len(members)
+        """Whether the people of a cluster satisfy the rule, from the definitions."""
         for attribute, distance in enumerate(self.distances):
             column = self.values[members, attribute].tolist()
-            counts = sorted(Counter(column).values(), reverse=True)
-            if counts[0] > self.max_value_share * n + 1e-9 or not has_diversity(counts, self.l):
+            records = list(zip(self.subjects[members].tolist(), column, strict=True))
+            if value_share(records) > self.max_value_share + 1e-9 or not has_diversity(records, self.l):
                 return False
-            differences = [column.count(value) / n - self.shares[value] for value in range(4)]
+            weights, people = weights_of(records), people_in(records)
+            differences = [float(weights.get(value, 0) / people) - self.shares[value] for value in range(4)]
             if distance_of(distance, differences) > self.t + 1e-9:
                 return False
         return True
 
 
-def has_diversity(counts: list[int], l: LDiversity | None) -> bool:  # noqa: E741
+def has_diversity(records: list[Record], l: LDiversity | None) -> bool:  # noqa: E741
     if l is None:
         return True
     if l.kind == DISTINCT:
-        return len(counts) >= l.l
+        return assignable(records) >= l.l
     if l.kind == ENTROPY:
-        shares = [count / sum(counts) for count in counts]
-        return -sum(share * math.log(share) for share in shares) >= math.log(l.l) - 1e-9
-    return counts[0] < l.c * sum(counts[int(l.l) - 1 :])
+        return entropy_of(records) >= math.log(l.l) - 1e-9
+    return is_recursive(records, l.c, int(l.l))
 
 
 def distance_of(distance: int, differences: list[float]) -> float:

@@ -25,6 +25,23 @@ def _base(name: str, limit: str, values: Sequence[Any] | None = None, cluster: i
     return with_records(base, changes)
 
 
+def of_one_person(name: str, limit: str, other: Any, *values: Any) -> Callable[[], ReleaseFiles]:
+    """Return a release with a cluster that exceeds a limit by people, and not by records.
+
+    Half of its records are those of one person, who has these values; all other people have the other value.
+    """
+
+    def make() -> ReleaseFiles:
+        base = scaled_base(name, limit)
+        members = max((own for own in base.clusters if len(own) % 2 == 0), key=len)
+        half = len(members) // 2
+        of_one = {index: {"ill": values[turn % len(values)], "patient": "one"} for turn, index in enumerate(members)}
+        alone = {index: {"ill": other, "patient": f"other {index}"} for index in members[half:]}
+        return ReleaseFiles.of(with_records(base, of_one | alone))
+
+    return make
+
+
 def made(name: str, limit: str, *values: Any) -> Callable[[], ReleaseFiles]:
     """Return a release in which the members of one cluster have these values, in turn."""
     return lambda: ReleaseFiles.of(_base(name, limit, values))
@@ -119,6 +136,22 @@ FALSIFICATIONS: list[Falsification] = [
         (_STREAM, "t, tree: one branch alone", made(_STREAM, "t, tree", "J18", "J45"), "closeness"),
         (_STREAM, "t, tree: a leaf that it lacks", made(_STREAM, "t, tree", "Z99"), "closeness"),
         (_TABLE, "t, own values: a cluster of one value", made(_TABLE, "t, own values", "Z99"), "closeness"),
+        *(
+            (base, f"{limit}: half of the records are one person's", of_one_person(base, limit, other, *values), check)
+            for base in (_STREAM, _TABLE)
+            for limit, check, other, *values in (
+                ("l", "diversity", "flu", "cold", "gout"),
+                ("l and a share", "value_share", "flu", "cold", "gout", 1),
+                ("entropy", "diversity", "flu", "cold", "gout", 1, True, None),
+                ("recursive", "diversity", "flu", "cold", "gout", 1),
+            )
+        ),
+        (
+            _TABLE,
+            "t, equal: half of the records are one person's",
+            of_one_person(_TABLE, "t, equal", "flu", "cold", "gout", 1, None),
+            "closeness",
+        ),
         (_STREAM, "l: three of four clusters dropped, all values differ", dropped("l"), "suppressed"),
         (_STREAM, "share: three of four clusters dropped, all values differ", dropped("share"), "suppressed"),
     ),

@@ -41,7 +41,7 @@ def judge_files(
         return Judgement(2, ("refused",), str(error))
     broken = tuple(check.name for check in verdict.checks if check.status == "broken")
     checks = broken or ("undecided",) * (verdict.exit_code == 2)
-    return Judgement(verdict.exit_code, checks, verdict.text(), verdict.early_decisions)
+    return Judgement(verdict.exit_code, checks, verdict.text(verbose=True), verdict.early_decisions)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -101,21 +101,25 @@ COLUMNS: Columns = {
     "mass": _mean_mass,
 }
 
+Owned = tuple[Hashable, Hashable]  # a person and a true value
+
 
 @dataclass(frozen=True)
 class ScaleShape:
-    """The rows of a release; ``broken`` says which limits values exceed, ``truth`` has the true value by tag."""
+    """The rows of a release; ``broken`` says which limits people exceed, ``truth`` has the true value by tag."""
 
     is_csv: bool
     is_table: bool
-    broken: Callable[[Sequence[str], Sequence[str]], set[str]] = lambda _values, _everyone: set()
+    broken: Callable[[Sequence[Owned], Sequence[Owned]], set[str]] = lambda _records, _everyone: set()
     truth: Mapping[str, str] = field(default_factory=dict)
     has_value_limit: bool = False
 
     def faults(self, records: Sequence[Record], everyone: Sequence[Record]) -> set[str]:
         """Return which limits of confidential values the records of one cluster exceed."""
-        values, others = ([self.truth[record["tag"]] for record in part] for part in (records, everyone))
-        return self.broken(values, others)
+        owned, others = (
+            [(record["patient"].strip(), self.truth[record["tag"]]) for record in part] for part in (records, everyone)
+        )
+        return self.broken(owned, others)
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ The truth of a value is known from how it was drawn, so that spellings need not 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,10 +14,19 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
+from support.diversity_by_definition import (
+    Record,
+    assignable,
+    entropy_of,
+    is_recursive,
+    people_in,
+    value_share,
+    weights_of,
+)
 from support.scale_shape import TREE
 
 Shares: TypeAlias = dict[str, Fraction]
-Faults: TypeAlias = Callable[[Sequence[str], Shares], set[str]]
+Faults: TypeAlias = Callable[[Sequence[Record], Shares], set[str]]
 
 REFERENCES = Path(__file__).resolve().parents[1] / "data" / "references"
 MISSING = "missing"
@@ -45,7 +53,7 @@ class ValueLimit:
     privacy: Mapping[str, Any] = field(default_factory=dict)
     attribute: Mapping[str, Any] = field(default_factory=dict)
     spellings: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: {"flu": ("flu",)})
-    faults: Faults = lambda _values, _shares: set()
+    faults: Faults = lambda _records, _shares: set()
     shares: Mapping[str, Fraction] = field(default_factory=dict)
 
     def draw(self, random: Random) -> tuple[str, Any]:
@@ -53,57 +61,43 @@ class ValueLimit:
         truth = list(self.spellings)[int(len(self.spellings) * random.random() ** 1.3)]
         return truth, random.choice(self.spellings[truth])
 
-    def exceeded(self, values: Sequence[str], everyone: Sequence[str]) -> set[str]:
-        """Return the exceeded limits; ``everyone``: the true values of all released records."""
-        shares = dict(self.shares) or {
-            value: Fraction(count, len(everyone)) for value, count in Counter(everyone).items()
-        }
-        return self.faults(values, shares)
+    def exceeded(self, records: Sequence[Record], everyone: Sequence[Record]) -> set[str]:
+        """Return the exceeded limits. Given are people and true values; ``everyone``: those of all released records."""
+        return self.faults(records, dict(self.shares) or _own(everyone))
 
 
 # ---------------------------------------------------------------- l and the share of one value
 
 
 def _few(least: int) -> Faults:
-    return lambda values, _: {"diverse"} if len(set(values)) < least else set()
+    return lambda records, _: {"diverse"} if assignable(records) < least else set()
 
 
 def _frequent(limit: Fraction) -> Faults:
-    return lambda values, _: (
-        {"value share"} if any(values.count(one) > limit * len(values) for one in values) else set()
-    )
+    return lambda records, _: {"value share"} if value_share(records) > limit else set()
 
 
 def _disordered(least: float) -> Faults:
-    def faults(values: Sequence[str], _: Shares) -> set[str]:
-        parts = [values.count(one) / len(values) for one in set(values)]
-        return {"diverse"} if -sum(part * math.log2(part) for part in parts) < math.log2(least) - 1e-7 else set()
-
-    return faults
+    return lambda records, _: {"diverse"} if entropy_of(records) < math.log(least) - 1e-7 else set()
 
 
 def _dominated(c: Fraction, least: int) -> Faults:
-    def faults(values: Sequence[str], _: Shares) -> set[str]:
-        counts = sorted((values.count(one) for one in set(values)), reverse=True)
-        rare = counts[least - 1 :]
-        return set() if rare and counts[0] < c * sum(rare) else {"diverse"}
-
-    return faults
+    return lambda records, _: set() if is_recursive(records, float(c), least) else {"diverse"}
 
 
 def _all_of(*faults: Faults) -> Faults:
-    return lambda values, shares: {fault for one in faults for fault in one(values, shares)}
+    return lambda records, shares: {fault for one in faults for fault in one(records, shares)}
 
 
 # ---------------------------------------------------------------- t
 
 
-def _own(values: Sequence[str]) -> Shares:
-    return {value: Fraction(values.count(value), len(values)) for value in set(values)}
+def _own(records: Sequence[Record]) -> Shares:
+    return {str(value): weight / people_in(records) for value, weight in weights_of(records).items()}
 
 
 def _far(t: Fraction, distance: Callable[[Shares, Shares], Fraction]) -> Faults:
-    return lambda values, shares: {"close"} if distance(_own(values), shares) > t else set()
+    return lambda records, shares: {"close"} if distance(_own(records), shares) > t else set()
 
 
 def _equal(own: Shares, shares: Shares) -> Fraction:

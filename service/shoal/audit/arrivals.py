@@ -24,11 +24,11 @@ import numpy as np
 from shoal.audit.clusters import (
     AdmissionLimits,
     BoolVector,
-    Int64Vector,
     RecomputedCluster,
     clusters_by_partition,
     has_repeated_numbers,
 )
+from shoal.audit.fields import Int32Vector, Int64Vector
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
@@ -43,14 +43,14 @@ class Arrivals:
     indices: Int64Vector
     offsets: Int64Vector
     is_sure: BoolVector  # whether the record arrived for certain
-    at_least: Int64Vector  # how many up to and including this position did
+    at_least: Int32Vector  # how many up to and including this position did
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def positions_of(self, offsets: Int64Vector) -> Int64Vector:
         """Return the positions of offsets. For an offset without such a record: the position of the next record."""
-        return np.searchsorted(self.offsets, offsets).astype(np.int64)
+        return np.searchsorted(self.offsets, offsets).astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,9 @@ class StreamArrivals:
     may_be_in_lost_window: BoolVector  # a restart may have suppressed the record because of ``privacy.per_subject``
     is_window_whole: BoolVector  # the original has the start of its quota window; if the log had, it was counted again
 
-    def has_as_many(self, other: StreamArrivals) -> bool:
-        """Whether both have the same number of certain arrivals in each partition."""
-        pairs = ((found, other.by_partition[partition]) for partition, found in self.by_partition.items())
-        return all(np.count_nonzero(one.is_sure) == np.count_nonzero(two.is_sure) for one, two in pairs)
+    def certain(self) -> dict[int, int]:
+        """Return the number of certain arrivals in each partition."""
+        return {partition: int(np.count_nonzero(found.is_sure)) for partition, found in self.by_partition.items()}
 
 
 def arrivals_of(
@@ -109,8 +108,11 @@ def arrivals_of(
     sure = (sure & usable & ~may_be_lost[counted]) | is_released
     by_partition = {}
     for partition, chosen in originals.by_partition.items():
-        indices = chosen[possible[chosen]]
-        by_partition[partition] = Arrivals(indices, originals.offsets[indices], sure[indices], np.cumsum(sure[indices]))
+        indices, offsets = chosen, originals.offsets_of(partition)
+        if not possible[chosen].all():
+            indices = chosen[possible[chosen]]
+            offsets = originals.offsets[indices]
+        by_partition[partition] = Arrivals(indices, offsets, sure[indices], np.cumsum(sure[indices], dtype=np.int32))
     return StreamArrivals(by_partition, may_be_in_lost_window, is_window_whole)
 
 
@@ -124,7 +126,7 @@ def check_delay(
     for members, is_in_order in _decided(originals, clusters):
         found, newest = arrivals[members[0].partition], 0
         for cluster in members:
-            ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
+            ranks = found.at_least[found.positions_of(originals.offsets[cluster.members])]
             newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
             delay = newest - int(ranks.min())
             check.expect(delay <= delta, cluster.label)
@@ -141,7 +143,7 @@ def check_decision_order(originals: Originals, clusters: Sequence[RecomputedClus
             continue
         newest_start = -1
         for cluster in members:
-            oldest = int(originals.offsets[list(cluster.members)].min())
+            oldest = int(originals.offsets[cluster.members].min())
             check.expect(oldest > newest_start, cluster.label)
             newest_start = max(newest_start, oldest)
     return check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.evidence import EvidenceCluster
-from shoal.audit.fields import FIELD_SEPARATOR
-from shoal.audit.originals import UNUSABLE, Originals, max_record_bytes
+from shoal.audit.fields import FIELD_SEPARATOR, ChosenTexts, Int64Vector
+from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import PerSubject, Policy
 
 BoolVector: TypeAlias = npt.NDArray[np.bool_]
-Int64Vector: TypeAlias = npt.NDArray[np.int64]
 SHARE_TOLERANCE = Fraction(1, 10**9)
 """The limit is a float64 and a share is a ratio: a share this far above the limit is accepted."""
 
@@ -34,9 +33,8 @@ class AdmissionLimits:
 
     @classmethod
     def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
-        """Compare all records with the limits. Cost: O(n)."""
-        limit = max_record_bytes(policy)
-        is_too_large, may_be_too_large = (originals.sizes > limit).T
+        """Count what each subject sent in each quota window. Cost: O(n log n)."""
+        is_too_large, may_be_too_large = originals.is_above_limit.T
         is_counted = (originals.subjects != UNUSABLE) & ~is_too_large
         return cls(_exceeds_quota(policy.per_subject, originals, is_counted), is_too_large, may_be_too_large)
 
@@ -47,9 +45,9 @@ class RecomputedCluster:
 
     partition: int
     label: int | str
-    members: tuple[int, ...]  # indices of usable originals
+    members: Int64Vector  # indices of usable originals
     quasi: str  # text of the recomputed quasi-identifiers, the same for all members
-    unchanged: list[str]  # texts of the unchanged fields of each member
+    unchanged: Collection[str]  # texts of the unchanged fields of each member
     number: int = 0
 
 
@@ -101,22 +99,22 @@ def check_clusters(
     shares = CheckCounter("share", f"no subject owns more than {policy.max_share:g} of a cluster", "cluster")
     found = RecomputedClusters([], [subjects, shares, once, existing], np.zeros(len(originals), np.bool_))
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
-    pending: list[tuple[EvidenceCluster, tuple[int, ...]]] = []
+    pending: list[tuple[EvidenceCluster, Int64Vector]] = []
     # A service may have another limit than the policy states.
     refused = np.zeros(len(originals), np.bool_) if originals.is_export else limits.is_too_large
     for cluster in evidence_clusters:
         found.count += 1
         members = _usable_members(originals, cluster, existing, refused)
-        is_free = len(set(members)) == len(members) and not found.is_released[list(members)].any()
+        is_free = len(set(members.tolist())) == len(members) and not found.is_released[members].any()
         once.expect(is_free, cluster.label)
-        found.is_released[list(members)] = True
-        counts = Counter(originals.subjects[list(members)].tolist())
+        found.is_released[members] = True
+        counts = Counter(originals.subjects[members].tolist())
         subjects.expect(len(counts) >= policy.k, cluster.label)
         share = Fraction(max(counts.values(), default=0), max(len(members), 1))
         shares.expect(share <= max_share, cluster.label)
         subjects.worst = len(counts) if subjects.worst is None else min(subjects.worst, len(counts))
         shares.worst = max(shares.worst or 0.0, float(share))
-        if members:
+        if len(members):
             pending.append((cluster, members))
     found.fewest_subjects = None if subjects.worst is None else int(subjects.worst)
     found.largest_share = shares.worst
@@ -126,7 +124,7 @@ def check_clusters(
             one.categories.counts = Counter(codes[~np.isnan(codes)].tolist())
     for cluster, members in pending:
         quasi = _centroid(originals, members, published)
-        unchanged = originals.unchanged_of(members)
+        unchanged = ChosenTexts(originals.unchanged, members)  # the same array: a copy of it would need as much again
         found.clusters.append(
             RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
         )
@@ -140,15 +138,28 @@ def check_per_subject(option: PerSubject, originals: Originals, clusters: Sequen
         f"each window of {counted(option.window, 'offset')}"
     )
     check = CheckCounter("releases", claim, "window")
-    counts: Counter[tuple[int, int, int]] = Counter()
-    for cluster in clusters:
-        for index in cluster.members:
-            window = int(originals.offsets[index]) // option.window
-            counts[cluster.partition, window, int(originals.subjects[index])] += 1
-    for (partition, window, _), count in sorted(counts.items()):
+    members = members_of(clusters)
+    windows, partitions = originals.offsets[members] // option.window, originals.partitions[members]
+    order, starts = _equal_runs(originals.subjects[members], windows, partitions)
+    counts = np.diff(starts, append=len(members))
+    for first, count in zip(order[starts], counts.tolist(), strict=True):
+        partition, window = int(partitions[first]), int(windows[first])
         check.expect(count <= option.max, f"{partition}/{window}" if partition else window)
-    check.worst = max(counts.values(), default=None)
+    check.worst = int(counts.max()) if len(counts) else None
     return check
+
+
+def members_of(clusters: Iterable[RecomputedCluster]) -> Int64Vector:
+    """Return the members of clusters one after the other."""
+    return np.concatenate([np.zeros(0, np.int64), *(cluster.members for cluster in clusters)])
+
+
+def _equal_runs(*keys: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
+    """Return an order by the last key first, stable, and where in it each run of equal keys begins."""
+    order = np.lexsort(keys)
+    is_start = np.ones(len(order), np.bool_)
+    is_start[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    return order, np.flatnonzero(is_start)
 
 
 def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: BoolVector) -> BoolVector:
@@ -157,27 +168,24 @@ def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: 
         return exceeds
     for chosen in originals.by_partition.values():
         usable = chosen[is_counted[chosen]]
-        windows = (originals.offsets[usable] // option.window).tolist()
-        counts: Counter[tuple[int, int]] = Counter()
-        for index, key in zip(
-            usable.tolist(), zip(windows, originals.subjects[usable].tolist(), strict=True), strict=True
-        ):
-            counts[key] += 1
-            exceeds[index] = counts[key] > option.max
+        order, starts = _equal_runs(originals.subjects[usable], originals.offsets[usable] // option.window)
+        earlier = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+        exceeds[usable[order]] = earlier >= option.max
     return exceeds
 
 
 def _usable_members(
     originals: Originals, cluster: EvidenceCluster, existing: CheckCounter, refused: BoolVector
-) -> tuple[int, ...]:
+) -> Int64Vector:
     """Return the usable members; one that does not exist, does not fit the policy or is refused fails the check."""
-    found = [originals.find(cluster.partition, offset) for offset in cluster.offsets]
+    found = originals.find_all(cluster.partition, cluster.offsets)
     # A record that is named twice stays twice: it needs two rows, and the release has only one.
-    members = tuple(index for index in found if index is not None and originals.is_usable(index))
-    existing.expect(len(members) == len(found) and not refused[list(members)].any(), cluster.label)
+    found = found[found >= 0]
+    members: Int64Vector = found[originals.subjects[found] != UNUSABLE]
+    existing.expect(len(members) == len(cluster.offsets) and not refused[members].any(), cluster.label)
     return members
 
 
-def _centroid(originals: Originals, members: tuple[int, ...], published: Sequence[PublishedValues]) -> str:
-    columns = originals.values[list(members)].T.tolist()
+def _centroid(originals: Originals, members: Int64Vector, published: Sequence[PublishedValues]) -> str:
+    columns = originals.values[members].T.tolist()
     return FIELD_SEPARATOR.join(one.of_members(column) for one, column in zip(published, columns, strict=True))

@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 from typing import Any, TypeAlias, TypeGuard
 
+import numpy as np
+
+from shoal.audit.fields import Int64Vector
 from shoal.audit.reading import LARGEST_COUNT, JsonObject, as_record, byte_lines, json_value, within_depth
 from shoal.errors import InputError
 from shoal.policy import Policy
@@ -28,7 +32,7 @@ class EvidenceCluster:
 
     partition: int
     number: int
-    offsets: tuple[int, ...]
+    offsets: Int64Vector
     fingerprint: str | None = None  # of the policy; None in evidence of versions that did not write it
     topic: str | None = None  # the input; None in evidence of one input
 
@@ -66,7 +70,8 @@ def _read_evidence(path: Path) -> Iterator[EvidenceCluster]:
             raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")
         partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
         fingerprint = _fingerprint(found, location, _EVIDENCE_REMEDY)
-        yield EvidenceCluster(partition, cluster, tuple(offsets), fingerprint, None if topic is None else str(topic))
+        names = (None if name is None else intern(str(name)) for name in (fingerprint, topic))
+        yield EvidenceCluster(partition, cluster, np.array(offsets, np.int64), *names)
 
 
 def _read_quarantine(path: Path) -> Iterator[QuarantineReference]:

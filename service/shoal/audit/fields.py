@@ -20,12 +20,18 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from functools import partial
 from itertools import chain, groupby
-from typing import TypeAlias
+from typing import TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
 
 from shoal.audit.reading import (
     INTEGER,
@@ -63,6 +69,8 @@ from shoal.policy import (
     Role,
 )
 
+Int32Vector: TypeAlias = npt.NDArray[np.int32]
+Int64Vector: TypeAlias = npt.NDArray[np.int64]
 _PLACEHOLDER = "__debezium_unavailable_value"  # in place of a large value that Debezium did not read
 _CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
@@ -481,6 +489,110 @@ UnchangedReader: TypeAlias = Callable[[object], str | None]
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
 
+_MOST_REMEMBERED = 4096
+_TEXTS_OF_PASS = 1 << 16
+_TEXT_END = b"\xff"  # no byte of UTF-8
+
+
+class Texts(Sequence[str]):
+    """Texts that take 8 bytes each, and their own bytes unless one of the last few thousand different ones is equal."""
+
+    __slots__ = ("_bytes", "_read", "_remembered", "_starts")
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._bytes, self._starts = bytearray(), array("q")
+        self._remembered: dict[str, int] = {}
+        self._read: dict[int, str] = {}
+        for text in texts:
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Add a text after the others."""
+        start = self._remembered.get(text)
+        if start is None:
+            if len(self._remembered) == _MOST_REMEMBERED:
+                self._remembered.clear()
+            start = self._remembered[text] = len(self._bytes)
+            self._bytes += text.encode(errors="surrogatepass") + _TEXT_END
+        self._starts.append(start)
+
+    def distinct(self, places: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
+        """Return some of these places, with every text that is among them, and which of them each place equals."""
+        starts = np.frombuffer(self._starts, np.int64)[places]
+        _, first, codes = np.unique(starts, return_index=True, return_inverse=True)
+        return places[first], codes
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._text, self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self._text(start) for start in self._starts[place]]
+        return self._text(self._starts[place])
+
+    def _text(self, start: int) -> str:
+        text = self._read.get(start)
+        if text is None:
+            if len(self._read) == _MOST_REMEMBERED:
+                self._read.clear()
+            end = self._bytes.index(_TEXT_END, start)
+            text = self._read[start] = self._bytes[start:end].decode(errors="surrogatepass")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTexts(Collection[str]):
+    """The texts at some places of many. They are read again at each use, so only their places are kept."""
+
+    every: Sequence[str]
+    places: Int64Vector
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.every.__getitem__, self.places.tolist())
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == one for one in self)
+
+
+def passes_of(count: int, text: Callable[[int], str]) -> Iterator[Int64Vector]:
+    """Yield the places of so many texts in parts, equal texts in the same one; only a part needs to be in memory."""
+    number = count // _TEXTS_OF_PASS + 1
+    parts = np.fromiter((hash(text(place)) % number for place in range(count)), np.int32, count)
+    yield from (np.flatnonzero(parts == one) for one in range(number))
+
+
+def text_codes(count: int, text: Callable[[int], str]) -> Int64Vector:
+    """Return codes from 0 on, equal for equal texts; ``text``: the text of a place. Cost: O(n) time, 12 bytes each."""
+    codes, first = np.zeros(count, np.int64), 0
+    for places in passes_of(count, text):
+        known: dict[str, int] = {}
+        codes[places] = [known.setdefault(text(place), len(known)) + first for place in places.tolist()]
+        first += len(known)
+    return codes
+
+
+def field_codes(texts: Texts, places: Int64Vector, field: int | None = None) -> Int64Vector:
+    """Return such codes of the texts at some places, or of one of their fields. Cost: O(n log n), 40 bytes each."""
+    if not len(places):
+        return np.zeros(0, np.int64)
+    few, of_few = texts.distinct(places)
+
+    def text(place: int) -> str:
+        found = texts[int(few[place])]
+        return found if field is None else found.split(FIELD_SEPARATOR)[field]
+
+    return text_codes(len(few), text)[of_few]
+
 
 @dataclass(frozen=True, slots=True)
 class UsableRecord:
@@ -490,6 +602,47 @@ class UsableRecord:
     unchanged: str  # texts of the unchanged fields, separated by `FIELD_SEPARATOR`
     subject: str | None  # normalised; None if every record is a subject of its own
     category_bytes: int = 0  # of the published categories as JSON, limited together with the unchanged fields
+
+
+class Tallies:
+    """What is counted of usable records while they are read. It keeps 8 bytes for each identifier of a record.
+
+    ``clipped``: values outside their bounds, by attribute. ``copies``: records in which an unchanged field and an
+    identifier have the same value. ``people``: of each identifier other than the subject the hashes of its values, 0
+    for a missing one. Two values may have one hash and count as one person; of a million values, two do with a chance
+    below one in ten million.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        identifiers = [a for a in policy.attributes if a.role is Role.IDENTIFIER]
+        self.clipped: Counter[str] = Counter()
+        self.copies: Counter[tuple[str, str]] = Counter()
+        self.people = {a.name: array("q") for a in identifiers if not a.subject}
+        self._people = list(self.people.items())
+        self._pairs = [(a.name, one.name) for a in policy.unchanged_fields for one in identifiers]
+        self._missing = frozenset(policy.missing_values) | {""}
+        self._clipped: list[str] = []  # of the record that is being read
+
+    def begin(self) -> None:
+        """Begin with another record."""
+        self._clipped.clear()
+
+    def clip(self, name: str) -> None:
+        """Note a value that is outside the bounds of its attribute."""
+        self._clipped.append(name)
+
+    def add(self, record: Record) -> None:
+        """Count the record that was begun: it is usable."""
+        if self._clipped:
+            self.clipped.update(self._clipped)
+        for pair in self._pairs:
+            value = record[pair[0]]
+            if value == record[pair[1]] and value is not None and value != "":
+                self.copies[pair] += 1
+        for name, hashes in self._people:
+            value = record[name]
+            text = "" if value is None else str(value).strip()
+            hashes.append(0 if text in self._missing else hash(text))
 
 
 class RecordReader:
@@ -521,8 +674,15 @@ class RecordReader:
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
         found = categories or {}
         self._known = [_categories_of(a, found.get(a.name)) for a in policy.clustered]
+        self.tallies = Tallies(policy)
         self._quasi = [
-            (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))
+            (
+                a.name,
+                value_reader(
+                    *(a, source_form(a, original), sign, policy.missing_values, categories),
+                    on_clip=partial(self.tallies.clip, a.name),
+                ),
+            )
             for a, categories in zip(policy.clustered, self._known, strict=True)
         ]
         self._width, self._has_categories = len(policy.quasi_identifiers), any(self._known)
@@ -571,6 +731,7 @@ class RecordReader:
     def _usable(self, record: Record) -> UsableRecord | None:
         if self._optional:
             record = {**dict.fromkeys(self._optional, ABSENT), **record}
+        self.tallies.begin()
         values = [value for name, read in self._quasi if (value := read(record[name])) is not None]
         unchanged = [text for name, read in self._unchanged if (text := read(record[name])) is not None]
         if len(values) < len(self._quasi) or len(unchanged) < len(self._unchanged):
@@ -585,6 +746,7 @@ class RecordReader:
         size = self._category_bytes(values) if self._has_categories else 0
         if size is None:
             return None
+        self.tallies.add(record)
         return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
 
     def _category_bytes(self, values: list[float]) -> int | None:
@@ -658,8 +820,27 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
 
 
 def merged_subject(text: str, kind: FieldType) -> str | None:
-    """Return the subject that a normalised one would be with every step of ``normalize``; None if it would be none."""
-    return _normalised_subject(one_spelling(text, EVERY_STEP), kind)
+    """Return what subjects of one person have in common; None if nothing is left.
+
+    Every step of ``normalize`` is applied; then punctuation and blanks count only between two digits, and zeros before
+    the first digit do not.
+    """
+    found = _normalised_subject(one_spelling(text, EVERY_STEP), kind)
+    if found is None or (kind == "any" and _exact(found) is not None):
+        return found
+    if not found.isalnum():
+        found = _SIGNS.sub(_between_digits, found)
+    return _LEADING_ZEROS.sub("", found) if "0" in found else found
+
+
+_SIGNS = re.compile(r"[\W_]+")
+_LEADING_ZEROS = re.compile(r"(?<![0-9-])0+(?=[0-9])")
+
+
+def _between_digits(found: re.Match[str]) -> str:
+    text = found.string
+    before, after = text[max(found.start() - 1, 0) : found.start()], text[found.end() : found.end() + 1]
+    return "-" if before.isdigit() and after.isdigit() else ""
 
 
 def _exact(text: str) -> tuple[str, int] | None:

@@ -9,7 +9,7 @@ people than it seems.
 from __future__ import annotations
 
 import json
-from collections import Counter
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,19 +17,20 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.clusters import RecomputedClusters
+from shoal.audit.clusters import RecomputedClusters, members_of
 from shoal.audit.confidential import AuditedColumn, ValueClass, check_values
 from shoal.audit.evidence import AuditScope
-from shoal.audit.fields import FIELD_SEPARATOR
-from shoal.audit.originals import Originals
+from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, field_codes
+from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scales import NO_VALUE, decimal_number
-from shoal.audit.verdict import CheckCounter, counted
+from shoal.audit.verdict import CheckCounter, Finding, counted, percent
 from shoal.policy import Policy
 
-IntVector = npt.NDArray[np.int64]
 MIN_RECORDS = 30  # with fewer records most values are unique and most correlations are large by chance
 MAX_UNIQUE_SHARE = 0.05  # a larger share of unique values, or of rows that agree with no other, is a warning
+MIN_IDENTIFIER_SHARE = 0.9  # a field with a larger share of unique values that are no numbers looks like an identifier
+_NO_TEXTS = frozenset({"null", '""'})  # the second is an empty cell
 MAX_FIELDS = 3  # most unchanged fields that are combined
 MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
@@ -38,7 +39,7 @@ MAX_ORDER_CORRELATION = 0.5  # a larger rank correlation with the order of arriv
 
 def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
     """Return the clusters; empty if they are not known."""
-    return [] if found is None else [ValueClass(cluster.label, cluster.unchanged) for cluster in found.clusters]
+    return [] if found is None else [ValueClass(one.label, one.unchanged, one.members) for one in found.clusters]
 
 
 def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> list[ValueClass]:
@@ -57,11 +58,14 @@ def check_values_of_rows(
     policy: Policy, originals: Originals, release: ReleasedRows, scope: AuditScope
 ) -> list[CheckCounter]:
     """Return the checks of `check_values` on rows with equal quasi-identifiers, where the clusters are not known."""
-    if not scope.is_ordered:
+    subjects = originals.subjects[originals.subjects != UNUSABLE]
+    has_one_record_each = len(np.unique(subjects)) == len(subjects)
+    if has_one_record_each and not scope.is_ordered:
         return check_values(policy, originals, value_classes(None, release), unit="row")
     checks = check_values(policy, originals, [], unit="row")
+    unknown = "the clusters of an ordered release" if scope.is_ordered else "the people of a cluster"
     for check in checks:
-        check.skip("without evidence the clusters of an ordered release are not known")
+        check.skip(f"without evidence {unknown} are not known")
     return checks
 
 
@@ -95,16 +99,18 @@ class JointUniqueness:
         """Share of unique rows."""
         return self.unique / self.rows
 
-    def warnings(self) -> list[str]:
-        """Return a sentence if known fields single out too many rows, without values."""
+    def warnings(self) -> list[Finding]:
+        """Return a finding if known fields single out too many rows."""
         if not self.are_known or self.share <= MAX_UNIQUE_SHARE:
             return []
         text = (
             f"published values together with {', '.join(self.names)}: {self.unique} of {self.rows} rows "
-            f"({self.share:.0%}) in {self.classes} classes agree with no other row: a person of whom these fields are "
-            "known is found; declare them as quasi-identifiers, or leave them out"
+            f"({percent(self.share)}) in {self.classes} classes agree with no other row: a person of whom these fields "
+            "are known is found"
         )
-        return [text]
+        remedy = "declare them as quasi-identifiers, or leave them out"
+        figures = {"rows": self.unique, "share": self.share, "classes": self.classes}
+        return [Finding("known_together", text, remedy, figures, self.names)]
 
 
 def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[JointUniqueness]:
@@ -136,7 +142,7 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
-    """Subjects that every step of ``normalize`` would merge with another; the clusters are None if they are unknown."""
+    """Subjects that differ from another one in their spelling alone; the clusters are None if they are unknown."""
 
     subjects: int  # of the usable originals, less their number after merging
     clusters: int | None  # that hold two subjects which would be one
@@ -150,18 +156,22 @@ class NearDuplicates:
             "near_duplicate_below_k": self.below_k,
         }
 
-    def warnings(self) -> list[str]:
-        """Return a sentence if there are any, without values."""
+    def warnings(self) -> list[Finding]:
+        """Return a finding if there are any."""
         if not self.subjects or self.clusters == 0:
             return []
         where = "" if self.clusters is None else f", in {counted(self.clusters, 'cluster')}"
-        fewer = f" ({counted(self.below_k, 'cluster')} with fewer than k people)" if self.below_k else ""
+        fewer = f": {counted(self.below_k, 'cluster')} would have fewer than k people" if self.below_k else ""
         text = (
-            f"{counted(self.subjects, 'subject')} equal to another one except for case, white space, width or "
-            f"invisible characters{where}: if these are spellings of one person{fewer}, set normalize: "
-            "[nfkc, casefold, spaces, invisible] at the subject"
+            f"{counted(self.subjects, 'subject')} equal to another one except for case, white space, width, invisible "
+            f"characters, punctuation or leading zeros{where}{fewer}"
         )
-        return [text]
+        remedy = (
+            "if these are spellings of one person, set normalize: [nfkc, casefold, spaces, invisible] at the subject, "
+            "and write punctuation and zeros in one way before the run"
+        )
+        figures = {name: value for name, value in self.measures().items() if value is not None}
+        return [Finding("near_duplicate_subjects", text, remedy, figures)]
 
 
 def count_near_duplicates(
@@ -176,7 +186,7 @@ def count_near_duplicates(
         return NearDuplicates(subjects, None, None)
     with_pairs = below = 0
     for cluster in clusters.clusters:
-        found = set(originals.subjects[list(cluster.members)].tolist())
+        found = set(originals.subjects[cluster.members].tolist())
         people = len(set(merged[list(found)].tolist()))
         with_pairs += people < len(found)
         below += people < policy.k <= len(found)
@@ -191,21 +201,29 @@ class UnchangedField:
     unique_share: float | None  # of the values that occur in one record; nulls and empty cells do not count
     order_correlation: float | None  # largest absolute rank correlation (Spearman) with arrival in a partition
     is_acknowledged: bool
+    has_numbers: bool = False  # whether all values are numbers
 
-    def warnings(self) -> list[str]:
-        """Return a sentence for each way to identify a record by this field, without values."""
-        remedy = "" if self.is_acknowledged else "; set publish_unchanged: true if this is intended"
+    def warnings(self) -> list[Finding]:
+        """Return a finding for each way to identify a record by this field."""
+        remedy = "" if self.is_acknowledged else "set publish_unchanged: true if this is intended"
         found = []
         if self.unique_share is not None and self.unique_share > MAX_UNIQUE_SHARE:
-            found.append(
-                f"{self.name} is published unchanged and {self.unique_share:.0%} of its values are unique: "
-                f"a known value identifies its record{remedy}"
+            is_like = self.unique_share > MIN_IDENTIFIER_SHARE and not self.has_numbers
+            text = (
+                f"{self.name} is published unchanged and {percent(self.unique_share)} of its values are unique: "
+                "a known value identifies its record"
             )
+            code = "identifier_like" if is_like else "unique_values"
+            if is_like:
+                remedy = "; ".join([f"declare {self.name} as an identifier if it is one", *filter(None, [remedy])])
+            found.append(Finding(code, text, remedy, {"share": self.unique_share}, (self.name,)))
         if self.order_correlation is not None and self.order_correlation > MAX_ORDER_CORRELATION:
-            found.append(
+            text = (
                 f"{self.name} is published unchanged and follows the order of arrival "
-                f"(rank correlation {self.order_correlation:.2f}): it reveals when a record arrived{remedy}"
+                f"(rank correlation {self.order_correlation:.2f}): it reveals when a record arrived"
             )
+            figures = {"correlation": self.order_correlation}
+            found.append(Finding("order_of_arrival", text, remedy, figures, (self.name,)))
         return found
 
 
@@ -230,14 +248,19 @@ def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[Uncha
     """Measure each field that is published unchanged on the usable originals. Cost: O(n log n) per field."""
     if originals.usable < MIN_RECORDS:
         return [UnchangedField(a.name, None, None, a.publish_unchanged) for a in policy.unchanged_fields]
-    parts = [originals.unchanged_of(indices.tolist()) for indices in originals.by_partition.values()]
-    texts = [text.split(FIELD_SEPARATOR) for part in parts for text in part]
-    ends = np.cumsum([len(part) for part in parts])[:-1]
+    parts = [indices[originals.subjects[indices] != UNUSABLE] for indices in originals.by_partition.values()]
+    places, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])[:-1]
     found = []
     for column, attribute in enumerate(policy.unchanged_fields):
-        values = [text[column] for text in texts]
-        correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(values), ends))
-        found.append(UnchangedField(attribute.name, _unique_share(values), correlation, attribute.publish_unchanged))
+        codes = field_codes(originals.unchanged, places, column)
+        firsts = places[np.unique(codes, return_index=True)[1]]
+        known = [originals.unchanged[int(first)].split(FIELD_SEPARATOR)[column] for first in firsts]
+        correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(codes, known), ends))
+        share = _unique_share(codes, known)
+        has_numbers = share > MIN_IDENTIFIER_SHARE and all(
+            not math.isnan(_number(one)) for one in known if one not in _NO_TEXTS
+        )
+        found.append(UnchangedField(attribute.name, share, correlation, attribute.publish_unchanged, has_numbers))
     return found
 
 
@@ -252,31 +275,27 @@ def check_unchanged_fields(unchanged: Sequence[UnchangedField]) -> CheckCounter:
     return check
 
 
-def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVector]]:
+def _columns(width: int, release: ReleasedRows) -> tuple[Int64Vector, list[Int64Vector]]:
     """Return codes of partition and quasi-identifiers of each readable row, and codes of each unchanged field."""
-    published: dict[tuple[int, str], int] = {}
-    known: list[dict[str, int]] = [{} for _ in range(width)]
-    classes: list[int] = []
-    columns: list[list[int]] = [[] for _ in range(width)]
-    for partition, rows in release.by_partition.items():
-        for quasi, unchanged in zip(rows.quasi, rows.unchanged, strict=True):
-            texts = unchanged.split(FIELD_SEPARATOR) if width else []
-            if len(texts) != width:
-                continue
-            classes.append(published.setdefault((partition, quasi), len(published)))
-            for field, text in enumerate(texts):
-                columns[field].append(known[field].setdefault(text, len(known[field])))
-    return np.array(classes, dtype=np.int64), [np.array(column, dtype=np.int64) for column in columns]
+    classes = [np.zeros(0, np.int64)]
+    columns: list[list[Int64Vector]] = [[np.zeros(0, np.int64)] for _ in range(width)]
+    first = 0
+    for rows in release.by_partition.values():
+        readable = np.flatnonzero([not width or text.count(FIELD_SEPARATOR) == width - 1 for text in rows.unchanged])
+        classes.append(first + field_codes(rows.quasi, readable))
+        first += len(rows)
+        for field, column in enumerate(columns):
+            column.append(field_codes(rows.unchanged, readable, field))
+    return np.concatenate(classes), [np.concatenate(column) for column in columns]
 
 
-def _combine(classes: IntVector, column: IntVector) -> IntVector:
-    combined: IntVector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
+def _combine(classes: Int64Vector, column: Int64Vector) -> Int64Vector:
+    combined: Int64Vector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
     return combined
 
 
 def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[str, float | int | None]:
-    members = [index for cluster in found.clusters for index in cluster.members]
-    counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
+    counts = np.bincount(originals.subjects[members_of(found.clusters)])
     released = counts[counts > 0]
     return {
         "releases_per_subject_max": int(released.max()) if released.size else None,
@@ -285,28 +304,28 @@ def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[s
     }
 
 
-def _unique_share(values: Sequence[str]) -> float:
-    counts = Counter(values)
-    for empty in ("null", '""'):  # the second is an empty cell
-        counts.pop(empty, None)
-    return sum(count == 1 for count in counts.values()) / max(1, sum(counts.values()))
+def _unique_share(codes: Int64Vector, known: Sequence[str]) -> float:
+    counts = np.bincount(codes, minlength=len(known))
+    counts = counts[[text not in _NO_TEXTS for text in known]]
+    return int(np.count_nonzero(counts == 1)) / max(1, int(counts.sum()))
 
 
-def _ranks(values: Sequence[str]) -> npt.NDArray[np.float64]:
+def _ranks(codes: Int64Vector, known: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return mean ranks, by number if all values are numbers and by code points otherwise; NaN for nulls."""
-    known = sorted({value for value in values if value != "null"})
-    numbers = {value: _number(value) for value in known}
-    if all(number is not None for number in numbers.values()):
-        known.sort(key=lambda value: numbers[value] or 0.0)
-    codes = {value: code for code, value in enumerate(known)}
-    column = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
-    counts = np.bincount(column[column >= 0], minlength=len(known))
-    ranks = np.append(np.cumsum(counts) - (counts - 1) / 2, np.nan)
-    return np.asarray(ranks[column], dtype=np.float64)
+    order = np.argsort(np.array(known, object), kind="stable")
+    order = order[np.array([text != "null" for text in known], np.bool_)[order]]
+    numbers = np.fromiter((_number(known[code]) for code in order), np.float64, len(order))
+    if not np.isnan(numbers).any():
+        order = order[np.argsort(numbers, kind="stable")]
+    counts = np.bincount(codes, minlength=len(known))[order]
+    ranks = np.full(len(known), np.nan)
+    ranks[order] = np.cumsum(counts) - (counts - 1) / 2
+    return ranks[codes]
 
 
-def _number(text: str) -> float | None:
-    return decimal_number(json.loads(text) if text.startswith('"') else text)
+def _number(text: str) -> float:
+    found = decimal_number(json.loads(text) if text.startswith('"') else text)
+    return math.nan if found is None else found
 
 
 def _order_correlation(ranks: npt.NDArray[np.float64]) -> float:

@@ -13,23 +13,29 @@ import csv
 import json
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, takewhile
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
+    ChosenTexts,
     Dropped,
+    Int64Vector,
     RecordReader,
+    Tallies,
+    Texts,
     UsableRecord,
     input_path,
     merged_subject,
     nested_order,
     output_path,
+    text_codes,
 )
 from shoal.audit.reading import (
     ENVELOPE_FIELDS,
@@ -51,6 +57,7 @@ from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role
 
 DEFAULT_MAX_BYTES = 900_000  # ``kafka.max_record_bytes`` if the policy has no section ``kafka``
+MOST_RECORDS = (1 << 31) - 1  # so that counts of them fit 32 bits
 UNUSABLE = -1  # subject code of an unusable record
 UNKNOWN_TIMESTAMP = -1
 _ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
@@ -128,13 +135,13 @@ class Originals:
 
     values: npt.NDArray[np.float64]  # as `shoal.audit.scales` reads them; zeros where the record is unusable
     subjects: npt.NDArray[np.int64]  # equal codes for equal subjects; -1 where the record is unusable
-    unchanged: list[str | None]  # texts of the unchanged fields; None where the record is unusable
+    unchanged: Texts  # texts of the unchanged fields; empty where the record is unusable
     partitions: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]  # of a plain file the numbers of the records, from 0
+    offsets: npt.NDArray[np.int64]  # of a plain file the numbers of the records, from 0: also their indices
     is_export: bool
-    timestamps: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # ms; -1 for none
-    # Fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is unusable.
-    sizes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    timestamps: Int64Vector = field(default_factory=lambda: np.zeros(0, np.int64))  # of an export, in ms; -1 for none
+    # Whether a usable record exceeds ``kafka.max_record_bytes`` for certain, and whether it may, shape (n, 2).
+    is_above_limit: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 2), np.bool_))
     file: InputFile | None = None
     was_read_whole: bool = False  # a summary counts all records as read, the last one even without end
     # By subject code: equal for subjects that every step of ``normalize`` would make one; None if they are no texts.
@@ -142,7 +149,7 @@ class Originals:
     may_be_followed: bool = True  # a run with ``--follow`` reads no topic, and not for an ordered release
     released: Form = "jsonl"
     drops: dict[Dropped, list[int]] = field(default_factory=dict)  # indices of dropped messages, no records
-    _index: dict[int, dict[int, int]] = field(default_factory=dict)
+    tallies: Tallies | None = None
 
     def __len__(self) -> int:
         return len(self.unchanged)
@@ -184,6 +191,8 @@ class Originals:
     @cached_property
     def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
         """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once."""
+        if not self.is_export:
+            return {0: self.offsets} if len(self) else {}
         by_offset = np.argsort(self.offsets, kind="stable")
         partitions = self.partitions[by_offset]
         return {int(one): by_offset[partitions == one] for one in np.unique(partitions)}
@@ -197,17 +206,41 @@ class Originals:
 
     def find(self, partition: int, offset: int) -> int | None:
         """Return the index of a record; None if it does not exist."""
-        if self.is_export:
-            return self._index.get(partition, {}).get(offset)
-        return offset if partition == 0 and 0 <= offset < len(self.unchanged) else None
+        index = int(self.find_all(partition, np.array([offset]))[0])
+        return None if index < 0 else index
+
+    def find_all(self, partition: int, offsets: Int64Vector) -> Int64Vector:
+        """Return the indices of records; -1 for one that does not exist."""
+        if not self.is_export:
+            return np.where((offsets >= 0) & (offsets < len(self)) & (partition == 0), offsets, -1)
+        chosen = self.by_partition.get(partition)
+        if chosen is None:
+            return np.full(len(offsets), -1)
+        known = self.offsets_of(partition)
+        places = np.minimum(np.searchsorted(known, offsets), len(known) - 1)
+        return np.where(known[places] == offsets, chosen[places], -1)
+
+    def offsets_of(self, partition: int) -> Int64Vector:
+        """Return the offsets of the records of a partition in their order."""
+        return self._sorted_offsets[partition] if self.is_export else self.offsets
+
+    @cached_property
+    def _sorted_offsets(self) -> dict[int, Int64Vector]:
+        return {partition: self.offsets[chosen] for partition, chosen in self.by_partition.items()}
+
+    def first_repeated(self) -> int | None:
+        """Return the first record with the partition and offset of an earlier one; None if there is none."""
+        pairs = ((self.offsets_of(partition), chosen) for partition, chosen in self.by_partition.items())
+        later = [chosen[1:][np.diff(offsets) == 0] for offsets, chosen in pairs]
+        return min((int(indices.min()) for indices in later if len(indices)), default=None)
 
     def is_usable(self, index: int) -> bool:
         """Whether a record fits the policy, so that a cluster may hold it."""
-        return self.unchanged[index] is not None
+        return bool(self.subjects[index] != UNUSABLE)
 
-    def unchanged_of(self, members: Iterable[int]) -> list[str]:
+    def unchanged_of(self, indices: Int64Vector) -> ChosenTexts:
         """Return the texts of the unchanged fields of the usable ones among these records."""
-        return [text for index in members if (text := self.unchanged[index]) is not None]
+        return ChosenTexts(self.unchanged, indices[self.subjects[indices] != UNUSABLE])
 
 
 def is_export_of(
@@ -244,47 +277,58 @@ def read_originals(
     has_offsets = names is not None and not by_line
     reader, embedded = _record_reader(policy, file, released, published), EmbeddedRecordFinder(policy)
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
-    values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
-    timestamps, sizes = array("q"), array("q")
-    unchanged: list[str | None] = []
+    values, is_usable, partitions, offsets = array("d"), bytearray(), array("q"), array("q")
+    timestamps, is_above_limit, limit = array("q"), bytearray(), max_record_bytes(policy)
+    unchanged, subjects, zeros = Texts(), Texts(), (0.0,) * len(policy.quasi_identifiers)
     drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
-    codes: dict[str, int] = {}
-    indices: dict[int, dict[int, int]] = {}
-    zeros = (0.0,) * len(policy.quasi_identifiers)
     clustered = {attribute.name for attribute in policy.clustered}
     for index, original in enumerate(original_records(file, names, by_line=by_line, clustered=clustered)):
         partition, offset, record, envelope, size = original
-        if has_offsets and indices.setdefault(partition, {}).setdefault(offset, index) != index:
-            raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")
         if form == "csv" and record and embedded.contains_record(record):
             record = None
         content = reader.content(record)
         found = None if isinstance(content, Dropped) else reader.read(content, envelope)
-        if isinstance(content, Dropped) and size <= max_record_bytes(policy):
+        if isinstance(content, Dropped) and size <= limit:
             drops[content].append(index)
-        partitions.append(partition)
-        offsets.append(offset)
+        if has_offsets:
+            partitions.append(partition)
+            offsets.append(offset)
+            timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
         values.extend(zeros if found is None else found.values)
-        unchanged.append(None if found is None else found.unchanged)
-        timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
-        sizes.extend((0, 0) if found is None else size_bounds.of(original, found))
-        subjects.append(_subject_code(found, index, codes))
-    return Originals(
+        unchanged.append("" if found is None else found.unchanged)
+        fewest, most = (0, 0) if found is None else size_bounds.of(original, found)
+        is_above_limit += bytes((fewest > limit, most > limit))
+        is_usable.append(found is not None)
+        if found is not None and found.subject is not None:
+            subjects.append(found.subject)
+    codes, merged = _subject_codes(policy, np.frombuffer(is_usable, np.bool_), subjects)
+    originals = Originals(
         values=np.frombuffer(values, dtype=np.float64).reshape(len(unchanged), len(zeros)),
-        subjects=np.frombuffer(subjects, dtype=np.int64),
+        subjects=codes,
         unchanged=unchanged,
-        partitions=np.frombuffer(partitions, dtype=np.int64),
-        offsets=np.frombuffer(offsets, dtype=np.int64),
+        partitions=np.frombuffer(partitions, np.int64) if has_offsets else np.broadcast_to(np.int64(0), len(codes)),
+        offsets=np.frombuffer(offsets, np.int64) if has_offsets else np.arange(len(codes)),
         is_export=has_offsets,
         timestamps=np.frombuffer(timestamps, dtype=np.int64),
-        sizes=np.frombuffer(sizes, dtype=np.int64).reshape(-1, 2),
+        is_above_limit=np.frombuffer(is_above_limit, np.bool_).reshape(-1, 2),
         file=file,
-        merged=_merge_subjects(policy, codes),
+        merged=merged,
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         drops=drops,
         released=released,
-        _index=indices,
+        tallies=reader.tallies,
     )
+    return _countable(originals, path)
+
+
+def _countable(originals: Originals, path: Path) -> Originals:
+    """Refuse messages with one partition and offset, and more records than 32 bits count."""
+    repeated = originals.first_repeated() if originals.is_export else None
+    if repeated is not None:
+        raise InputError(f"{path}, line {repeated + 1}: this partition and offset are repeated; export again")
+    if len(originals) > MOST_RECORDS:
+        raise InputError(f"{path}: more than {MOST_RECORDS} records; verify them in parts (--partial)")
+    return originals
 
 
 class EmbeddedRecordFinder:
@@ -370,22 +414,24 @@ def _record_reader(
     return RecordReader(policy, file.form, released, is_parquet=is_parquet(file.path), categories=categories)
 
 
-def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:
-    """Return the code of a record's subject. Without a declared one every record is a subject of its own."""
-    if found is None:
-        return UNUSABLE
-    return index if found.subject is None else codes.setdefault(found.subject, len(codes))
+def _subject_codes(
+    policy: Policy, is_usable: npt.NDArray[np.bool_], subjects: Texts
+) -> tuple[Int64Vector, Int64Vector | None]:
+    """Return the code of each record's subject, and the code of each subject after every step of ``normalize``.
 
-
-def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:
-    """Return the codes of subjects, in their order, after every step of ``normalize``."""
-    subject = policy.subject
-    if subject is None or subject.type not in {"string", "any"}:
-        return None
-    merged: dict[str, int] = {}
-    kind = subject.type
-    found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
-    return np.array(found, dtype=np.int64)
+    Without a declared subject every record is one of its own. The second codes are None if subjects are no texts.
+    """
+    subject, codes = policy.subject, np.where(is_usable, np.arange(len(is_usable)), UNUSABLE)
+    if subject is None:
+        return codes, None
+    codes[is_usable] = own = text_codes(len(subjects), subjects.__getitem__)
+    if subject.type not in {"string", "any"}:
+        return codes, None
+    merged = Texts()
+    for place in np.unique(own, return_index=True)[1].tolist():
+        text = subjects[place]
+        merged.append(merged_subject(text, subject.type) or text)
+    return codes, text_codes(len(merged), merged.__getitem__)
 
 
 def _without_limits(attribute: Attribute) -> Attribute:

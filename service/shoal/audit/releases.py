@@ -6,12 +6,15 @@ were copied and not read would have other texts, such as 1e2 for 100.0. Of a Par
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
     FieldPaths,
+    Texts,
     column_name,
     document_text,
     nested_order,
@@ -45,10 +48,13 @@ from shoal.policy import JSON_NUMBER, Attribute, Policy, Role
 class PartitionRows:
     """The released rows of one partition, in their order."""
 
-    quasi: list[str] = field(default_factory=list)
-    unchanged: list[str] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)  # number of each row in the file, from 1, without a header
-    texts: list[str] = field(default_factory=list)  # the rows by whose bytes they are sorted
+    keeps_texts: bool = False  # whether `texts` are kept, which a release needs whose clusters are not adjacent
+    quasi: Texts = field(default_factory=Texts)
+    unchanged: Texts = field(default_factory=Texts)
+    lines: array[int] = field(default_factory=lambda: array("I"))  # number of each row in the file, without a header
+    texts: Texts = field(default_factory=Texts)  # the rows by whose bytes they are sorted
+    _ascends: bytearray = field(default_factory=bytearray)
+    _last: str = ""
 
     def __len__(self) -> int:
         return len(self.quasi)
@@ -56,15 +62,18 @@ class PartitionRows:
     @property
     def is_sorted(self) -> bool:
         """Whether all rows are in byte order."""
-        return all(self.is_ascending(index) for index in range(len(self)))
+        return all(self._ascends)
 
     def is_ascending(self, index: int) -> bool:
         """Whether a row is not below the row before it. In UTF-8 the order of bytes is the order of code points."""
-        return index == 0 or self.texts[index - 1] <= self.texts[index]
+        return bool(self._ascends[index])
 
     def add(self, line: int, text: str, quasi: str, unchanged: str) -> None:
         """Append one row."""
-        self.texts.append(text)
+        self._ascends.append(not self.lines or self._last <= text)
+        self._last = text
+        if self.keeps_texts:
+            self.texts.append(text)
         self.quasi.append(quasi)
         self.unchanged.append(unchanged)
         self.lines.append(line)
@@ -99,11 +108,14 @@ def read_release(
         # A header shows field names even if no row follows.
         checker.check_header(*header)
     partitions: dict[int, PartitionRows] = {}
+    keeps_texts = policy.stream is not None and policy.stream.is_ordered
     writers = {column_name(one.attribute): one.grid.canonical for one in published if isinstance(one, PublishedNumbers)}
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
     rows = released_records(file, is_export=exported, number_writers=writers)
     for line, (partition, text, record, is_bare) in enumerate(rows, 1):
-        partitions.setdefault(partition, PartitionRows()).add(line, *checker.check(line, text, record))
+        if partition not in partitions:
+            partitions[partition] = PartitionRows(keeps_texts)
+        partitions[partition].add(line, *checker.check(line, text, record))
         if is_bare is not None:
             envelope.expect(is_bare, line)
     if not envelope.examined:
@@ -147,8 +159,8 @@ class _RowChecker:
         ]
         self._cells = CanonicalCells(policy)
         self._rows = CanonicalRows(policy, has_columns=is_binary)
-        self._known: dict[tuple[str, str], tuple[bool, bool]] = {}
-        self._interned: dict[str, str] = {}
+        # Whether a value is allowed and inside its bounds, once for each of those met lately.
+        self._judged = lru_cache(4096)(lambda one, text: (one.allows(text), one.within_bounds(text)))
 
     @property
     def checks(self) -> list[CheckCounter]:
@@ -178,17 +190,15 @@ class _RowChecker:
         row = (canonical or "") if self._is_binary else text
         if not all(name in record for name in self._names):
             return row, NO_VALUE, NO_VALUE
-        quasi = FIELD_SEPARATOR.join([self._check_value(line, name, one, record[name]) for name, one in self._quasi])
+        quasi = FIELD_SEPARATOR.join([self._check_value(line, one, record[name]) for name, one in self._quasi])
         unchanged = FIELD_SEPARATOR.join([read(record[name]) or NO_VALUE for name, read in self._unchanged])
-        return row, self._interned.setdefault(quasi, quasi), unchanged
+        return row, quasi, unchanged
 
-    def _check_value(self, line: int, name: str, published: PublishedValues, value: object) -> str:
+    def _check_value(self, line: int, published: PublishedValues, value: object) -> str:
         text = published.text_of(value)
-        known = self._known.get((name, text))
-        if known is None:
-            known = self._known[name, text] = (published.allows(text), published.within_bounds(text))
-        (self._grid if published.is_number else self._values).expect(known[0], line)
-        self._bounds.expect(known[1], line)
+        is_allowed, is_inside = self._judged(published, text)
+        (self._grid if published.is_number else self._values).expect(is_allowed, line)
+        self._bounds.expect(is_inside, line)
         return text
 
 

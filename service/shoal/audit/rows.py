@@ -14,15 +14,17 @@ centroids and ascending rows are taken for one. This is harmless: a reader of th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import eq
-from typing import NamedTuple
 
-from shoal.audit.clusters import BoolVector, RecomputedCluster, clusters_by_partition, has_repeated_numbers
+import numpy as np
+
+from shoal.audit.clusters import BoolVector, RecomputedCluster, clusters_by_partition, has_repeated_numbers, members_of
 from shoal.audit.evidence import EvidenceCluster
-from shoal.audit.fields import FIELD_SEPARATOR
-from shoal.audit.originals import Originals
+from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, passes_of, text_codes
+from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter
@@ -35,25 +37,27 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
     """Compare released and recomputed rows as multisets; a wrong centroid or a changed value fails both checks."""
     extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
     missing = CheckCounter("nothing_missing", "every recomputed row of a cluster was released", "cluster")
-    unmatched: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for partition, rows in release.by_partition.items():
-        unmatched[partition].update(zip(rows.quasi, rows.unchanged, strict=True))
+    incomplete: set[int] = set()
+    by_partition = clusters_by_partition(clusters)
+    for partition in [*release.by_partition, *(by_partition.keys() - release.by_partition.keys())]:
+        rows, own = release.by_partition.get(partition, PartitionRows()), by_partition[partition]
+        is_surplus = np.zeros(len(rows), np.bool_)
+        for places in passes_of(len(rows) + len(own), _quasi_of(rows, own)):
+            here = places[places < len(rows)].tolist()
+            unmatched = Counter((rows.quasi[place], rows.unchanged[place]) for place in here)
+            for cluster in [own[place] for place in places[len(here) :] - len(rows)]:
+                for row in [(cluster.quasi, unchanged) for unchanged in cluster.unchanged]:
+                    if unmatched[row]:
+                        unmatched[row] -= 1
+                    else:
+                        incomplete.add(id(cluster))
+            for place in here if any(unmatched.values()) else []:
+                row = (rows.quasi[place], rows.unchanged[place])
+                is_surplus[place] = unmatched[row] > 0
+                unmatched[row] -= int(is_surplus[place])
+        extra.expect_each((~is_surplus).tolist(), rows.lines)
     for cluster in clusters:
-        counts = unmatched[cluster.partition]
-        is_complete = True
-        for unchanged in cluster.unchanged:
-            row = (cluster.quasi, unchanged)
-            if counts[row] > 0:
-                counts[row] -= 1
-            else:
-                is_complete = False
-        missing.expect(is_complete, cluster.label)
-    for partition, rows in release.by_partition.items():
-        counts = unmatched[partition]
-        for line, row in zip(rows.lines, zip(rows.quasi, rows.unchanged, strict=True), strict=True):
-            is_surplus = counts[row] > 0
-            counts[row] -= is_surplus
-            extra.expect(not is_surplus, line)
+        missing.expect(id(cluster) not in incomplete, cluster.label)
     return [extra, missing]
 
 
@@ -85,11 +89,20 @@ def check_order(
     return [together, ordered]
 
 
-def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster], originals: Originals) -> bool:
+def is_in_input_order(rows: PartitionRows, clusters: Sequence[RecomputedCluster], originals: Originals) -> bool:
     """Whether the rows are those of the clusters in the order of the original."""
-    members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
-    expected = ((quasi, originals.unchanged[index]) for index, quasi in members)
-    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.unchanged, strict=True)))
+    members, places = members_of(clusters), _places_of(clusters)
+    if len(members) != len(rows):
+        return False
+    in_order = np.argsort(members, kind="stable")
+    quasi = (clusters[place].quasi for place in places[in_order])
+    unchanged = (originals.unchanged[index] for index in members[in_order])
+    return all(map(eq, rows.quasi, quasi)) and all(map(eq, rows.unchanged, unchanged))
+
+
+def _places_of(clusters: Sequence[RecomputedCluster]) -> Int64Vector:
+    """Return the place of the cluster of each of `members_of`."""
+    return np.repeat(np.arange(len(clusters)), np.array([len(cluster.members) for cluster in clusters], np.int64))
 
 
 def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
@@ -123,23 +136,34 @@ def check_ordered_release(
     arrangement = CheckCounter("byte_order", "rows of a cluster are in byte order")
     if reveals:
         arrangement = CheckCounter("own_position", "each row has the unchanged fields of the record at its position")
-    expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
-    for cluster in clusters:
-        for index, unchanged in zip(cluster.members, cluster.unchanged, strict=True):
-            row = _ExpectedRow(index, int(originals.offsets[index]), cluster, unchanged)
-            expected[cluster.partition].append(row)
-    unfinished = 0
+    expected, unfinished = clusters_by_partition(clusters), 0
     for partition in expected.keys() | release.by_partition.keys():
-        rows = release.by_partition.get(partition, PartitionRows())
-        in_order = sorted(expected[partition], key=lambda row: row.offset)
-        _check_rows(rows, in_order, extra, in_turn, arrangement, reveals=reveals)
-        for line in rows.lines[len(in_order) :]:
+        rows, own = release.by_partition.get(partition, PartitionRows()), expected[partition]
+        members, places = members_of(own), _places_of(own)
+        in_order = np.argsort(originals.offsets[members], kind="stable")
+        members, places = members[in_order], places[in_order]
+        own_texts = map(originals.unchanged.__getitem__, members) if reveals else repeat(None)
+        is_matched = _check_rows(rows, own, places, own_texts, extra, in_turn, arrangement)
+        for line in rows.lines[len(members) :]:
             extra.expect(False, line)
-        unfinished += _check_complete(rows, in_order, missing, is_due)
+        is_unreleased, is_overdue = np.zeros((2, len(own)), np.bool_)
+        is_unreleased[places[len(rows) :]] = True
+        if is_due is not None:
+            is_overdue[places[len(rows) :][is_due[members[len(rows) :]]]] = True
+        for place in places[np.sort(np.unique(places, return_index=True)[1])].tolist():
+            if is_unreleased[place] and not is_overdue[place]:
+                unfinished += 1
+            else:
+                missing.expect(bool(is_matched[place] and not is_overdue[place]), own[place].label)
     if unfinished:
         named, then = ("1 cluster is", "it is") if unfinished == 1 else (f"{unfinished} clusters are", "they are")
         missing.note = f"{named} not yet released as a whole: verify again when {then}"
     return [extra, missing, in_turn, arrangement]
+
+
+def _quasi_of(rows: PartitionRows, clusters: Sequence[RecomputedCluster]) -> Callable[[int], str]:
+    count = len(rows)
+    return lambda place: rows.quasi[place] if place < count else clusters[place - count].quasi
 
 
 @dataclass(slots=True)
@@ -154,27 +178,27 @@ class InferredClusters:
 def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) -> InferredClusters:
     """Trace the rows to records and split the release into clusters; ``doubt`` if the rows need not show them."""
     traced = CheckCounter("traced", "every row has the unchanged fields of one record, which no other row has")
-    index_of = _index_by_unchanged_fields(originals)
-    if index_of is None:
-        _check_unchanged_counts(originals, release, traced)
+    codes_of = {
+        partition: _UnchangedCodes(originals, partition, release.by_partition.get(partition, PartitionRows()))
+        for partition in originals.by_partition.keys() | release.by_partition.keys()
+    }
+    if not all(codes.are_unique for codes in codes_of.values()):
+        _check_unchanged_counts(release, codes_of, traced)
         return InferredClusters(None, traced, f"records cannot be told apart by their unchanged fields: {REMEDY}")
     clusters: list[EvidenceCluster] = []
     in_input_order = True
     for partition, rows in release.by_partition.items():
-        known = index_of.get(partition, {})
-        used: set[int] = set()
-        members = []
-        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
-            index = known.get(unchanged)
-            traced.expect(index is not None and index not in used, line)
-            members.append(-1 if index is None else index)
-            used.add(members[-1])
-        in_input_order &= members == sorted(members)
+        members = codes_of[partition].members()
+        is_traced = np.zeros(len(rows), np.bool_)
+        is_traced[np.unique(members, return_index=True)[1]] = True
+        is_traced &= members >= 0
+        traced.expect_each(is_traced.tolist(), rows.lines)
+        in_input_order &= bool(np.all(np.diff(members) >= 0))
         for start, stop in _ascending_runs(rows):
-            offsets = tuple(originals.offsets[[index for index in members[start:stop] if index >= 0]].tolist())
-            clusters.append(EvidenceCluster(partition, len(clusters), offsets))
+            own = members[start:stop]
+            clusters.append(EvidenceCluster(partition, len(clusters), originals.offsets[own[own >= 0]]))
     if release.is_export:
-        by_age = sorted(clusters, key=lambda cluster: min(cluster.offsets, default=-1))
+        by_age = sorted(clusters, key=lambda cluster: min(cluster.offsets.tolist(), default=-1))
         clusters = [EvidenceCluster(one.partition, number, one.offsets) for number, one in enumerate(by_age)]
     doubt = ""
     if not release.is_export and in_input_order:
@@ -211,7 +235,7 @@ def _check_table(
     """Check the rows of a table; ``is_kept``: whether they are in the order of the input, and the policy allows it."""
     trial = CheckCounter("", "")
     if rows.is_sorted:
-        _check_file(rows, clusters, trial, trial)
+        _check_file(rows, clusters, trial, trial, is_trial=True)
     if rows.is_sorted and not trial.failed:
         _check_file(rows, clusters, together, ordered)
     elif is_kept:
@@ -228,19 +252,35 @@ def _check_table(
 
 
 def _check_file(
-    rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
+    rows: PartitionRows,
+    clusters: list[RecomputedCluster],
+    together: CheckCounter,
+    ordered: CheckCounter,
+    *,
+    is_trial: bool = False,
 ) -> None:
-    """Check the clusters one after the other, in the order of the evidence."""
+    """Check the clusters one after the other, in the order of the evidence; a trial ends at the first misplaced one.
+
+    After a misplaced cluster, rows with the quasi-identifiers of no later one are passed over: they are rows of it, of
+    an earlier one, or of none.
+    """
     start = 0
-    for cluster in clusters:
+    later: Counter[str] | None = None
+    for place, cluster in enumerate(clusters):
+        while later is not None and start < len(rows) and not later[rows.quasi[start]]:
+            start += 1
         stop = start + len(cluster.unchanged)
         is_here = _is_cluster(rows, start, stop, cluster)
         together.expect(is_here, cluster.label)
-        if not is_here:
-            together.note = "clusters after the first misplaced one were not examined"
+        if is_here:
+            _check_byte_order(rows, start, stop, ordered)
+            start = stop
+        elif is_trial:
             return
-        _check_byte_order(rows, start, stop, ordered)
-        start = stop
+        elif later is None:
+            later = Counter(one.quasi for one in clusters[place:])
+        if later is not None:
+            later[cluster.quasi] -= 1
 
 
 def _is_cluster(rows: PartitionRows, start: int, stop: int, cluster: RecomputedCluster) -> bool:
@@ -285,80 +325,73 @@ def _check_topic(
         ordered.expect(index not in descents, line)
 
 
-class _ExpectedRow(NamedTuple):
-    """What the row at the position of a record must show: the centroid of its cluster, one of its unchanged fields."""
-
-    record: int
-    offset: int
-    cluster: RecomputedCluster
-    own_unchanged: str
-
-
 def _check_rows(
     rows: PartitionRows,
-    expected: list[_ExpectedRow],
+    clusters: Sequence[RecomputedCluster],
+    places: Int64Vector,
+    own_unchanged: Iterable[str | None],
     extra: CheckCounter,
     in_turn: CheckCounter,
     arrangement: CheckCounter,
-    *,
-    reveals: bool,
-) -> None:
-    """Check each row against the record at its position, and against the previous row of the same cluster."""
+) -> BoolVector:
+    """Check each row against the record at its position, and against the previous row of the same cluster.
+
+    ``places``: the cluster of each position. Return which clusters have their own rows, as far as they were released.
+    """
     unmatched: dict[int, Counter[str]] = {}
     previous: dict[int, str] = {}
-    for row, line, quasi, unchanged, text in zip(
-        expected, rows.lines, rows.quasi, rows.unchanged, rows.texts, strict=False
-    ):
-        cluster = id(row.cluster)
-        counts = unmatched.setdefault(cluster, Counter(row.cluster.unchanged))
-        is_equal = quasi == row.cluster.quasi
+    is_matched, left = np.ones(len(clusters), np.bool_), [len(cluster.members) for cluster in clusters]
+    texts = zip(rows.lines, rows.quasi, rows.unchanged, rows.texts, strict=True)  # every row has all, or it fails
+    found = zip(map(int, places), texts, own_unchanged, strict=False)
+    for place, (line, quasi, unchanged, text), own in found:
+        counts = unmatched.get(place)
+        if counts is None:
+            counts = unmatched[place] = Counter(clusters[place].unchanged)
+        is_equal = quasi == clusters[place].quasi
         in_turn.expect(is_equal, line)
         extra.expect(is_equal and counts[unchanged] > 0, line)
         counts[unchanged] -= 1
-        in_order = unchanged == row.own_unchanged if reveals else previous.get(cluster, "") <= text
-        arrangement.expect(in_order, line)
-        previous[cluster] = text
+        arrangement.expect(unchanged == own if own is not None else previous.get(place, "") <= text, line)
+        previous[place] = text
+        left[place] -= 1
+        if not left[place]:
+            is_matched[place] = not any(counts.values())
+            del unmatched[place], previous[place]
+    return is_matched
 
 
-def _check_complete(
-    rows: PartitionRows, expected: list[_ExpectedRow], missing: CheckCounter, is_due: BoolVector | None
-) -> int:
-    """Check that clusters were released as far as they are due; return the number of those that are not finished."""
-    clusters = {id(row.cluster): row.cluster for row in expected}
-    unmatched = {key: Counter(cluster.unchanged) for key, cluster in clusters.items()}
-    for row, unchanged in zip(expected, rows.unchanged, strict=False):
-        unmatched[id(row.cluster)][unchanged] -= 1
-    unreleased: dict[int, list[int]] = defaultdict(list)
-    for row in expected[len(rows) :]:
-        unreleased[id(row.cluster)].append(row.record)
-    unfinished = 0
-    for key, cluster in clusters.items():
-        if key not in unreleased:
-            missing.expect(not any(unmatched[key].values()), cluster.label)
-        elif is_due is not None and is_due[unreleased[key]].any():
-            missing.expect(False, cluster.label)
-        else:
-            unfinished += 1
-    return unfinished
+class _UnchangedCodes:
+    """Codes of the unchanged fields of one partition: of its usable records, and of its rows."""
+
+    def __init__(self, originals: Originals, partition: int, rows: PartitionRows) -> None:
+        indices = originals.by_partition.get(partition, np.zeros(0, np.int64))
+        self.indices = indices = indices[originals.subjects[indices] != UNUSABLE]
+        count = len(indices)
+
+        def text(place: int) -> str:
+            return originals.unchanged[indices[place]] if place < count else rows.unchanged[place - count]
+
+        codes = text_codes(count + len(rows), text)
+        self.rows, self._records = codes[count:], codes[:count]
+        self.counts = np.bincount(self._records, minlength=codes.max(initial=-1) + 1)
+        self.are_unique = bool(self.counts.max(initial=0) <= 1)
+
+    def members(self) -> Int64Vector:
+        """Return the record with the unchanged fields of each row; -1 for none."""
+        index_of = np.full(len(self.counts), -1)
+        index_of[self._records] = self.indices
+        return index_of[self.rows]
 
 
-def _index_by_unchanged_fields(originals: Originals) -> dict[int, dict[str, int]] | None:
-    """Return the index of each usable record by partition and unchanged fields; None if two records have equal ones."""
-    found: dict[int, dict[str, int]] = {}
-    places = zip(originals.partitions.tolist(), originals.unchanged, strict=True)
-    for index, (partition, unchanged) in enumerate(places):
-        if unchanged is not None and found.setdefault(partition, {}).setdefault(unchanged, index) != index:
-            return None
-    return found
-
-
-def _check_unchanged_counts(originals: Originals, release: ReleasedRows, traced: CheckCounter) -> None:
+def _check_unchanged_counts(
+    release: ReleasedRows, codes_of: Mapping[int, _UnchangedCodes], traced: CheckCounter
+) -> None:
     """Compare unchanged fields as multisets: a value on more rows than records does not come from the originals."""
-    unmatched = Counter(zip(originals.partitions.tolist(), originals.unchanged, strict=True))
     for partition, rows in release.by_partition.items():
-        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
-            unmatched[partition, unchanged] -= 1
-            traced.expect(unmatched[partition, unchanged] >= 0, line)
+        left = codes_of[partition].counts.tolist()
+        for line, code in zip(rows.lines, map(int, codes_of[partition].rows), strict=True):
+            left[code] -= 1
+            traced.expect(left[code] >= 0, line)
 
 
 def _ascending_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:

@@ -272,12 +272,21 @@ def decimal_number(text: str) -> float | None:
     return float(text) if _DECIMAL.fullmatch(text) else None
 
 
+def _ignore() -> None:
+    """Do nothing."""
+
+
 def value_reader(
-    attribute: Attribute, form: Form, sign: DecimalSign, missing_values: tuple[str, ...], categories: Categories | None
+    attribute: Attribute,
+    form: Form,
+    sign: DecimalSign,
+    missing_values: tuple[str, ...],
+    categories: Categories | None,
+    on_clip: Callable[[], None] = _ignore,
 ) -> ValueReader:
     """Return the function from the value of a field, or `ABSENT`, to its float64; ``missing_values`` may be numbers."""
     judged = JUDGED_SCALES[attribute.scale]
-    read = judged.reader(attribute, Original(form, sign, categories))
+    read = judged.reader(attribute, Original(form, sign, categories, on_clip))
     if not attribute.may_be_missing and judged.is_amount and set(missing_values) <= {""}:
         return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
@@ -305,7 +314,7 @@ def _missing_number(
     return lambda value: decimal_number(sign.to_point(str(value).strip(BLANKS))) in numbers
 
 
-def _bounded_reader(attribute: Attribute, number: ValueReader) -> ValueReader:
+def _bounded_reader(attribute: Attribute, number: ValueReader, on_clip: Callable[[], None]) -> ValueReader:
     """Return the function to the clipped float64 of a number or a time, or None."""
     (low, high), is_clipped, is_whole = attribute.limits, attribute.clip, attribute.integer
 
@@ -314,7 +323,11 @@ def _bounded_reader(attribute: Attribute, number: ValueReader) -> ValueReader:
         if found is None or not math.isfinite(found) or (is_whole and not found.is_integer()):
             return None
         clipped = min(max(found, low), high)
-        return clipped if is_clipped or clipped == found else None
+        if clipped != found:
+            if not is_clipped:
+                return None
+            on_clip()
+        return clipped
 
     return read
 
@@ -706,11 +719,15 @@ class Release(NamedTuple):
 
 
 class Original(NamedTuple):
-    """What the judge knows of the original before it reads a value; ``categories`` are those of a nominal attribute."""
+    """What the judge knows of the original before it reads a value.
+
+    ``categories`` are those of a nominal attribute; ``on_clip`` is called for each value outside the bounds.
+    """
 
     form: Form
     sign: DecimalSign
     categories: Categories | None
+    on_clip: Callable[[], None] = _ignore
 
 
 class JudgedScale(ABC):
@@ -741,7 +758,7 @@ class JudgedNumbers(JudgedScale):
 
     def reader(self, attribute: Attribute, original: Original) -> ValueReader:
         """Return the function to clipped numbers."""
-        return _bounded_reader(attribute, _number_reader(original.form, original.sign))
+        return _bounded_reader(attribute, _number_reader(original.form, original.sign), original.on_clip)
 
     def published(self, attribute: Attribute, release: Release) -> PublishedValues:
         """Return means on the grid."""
@@ -757,7 +774,7 @@ class _JudgedTimes(JudgedScale):
         return attribute.unit is None and attribute.source.part is not MessagePart.TIMESTAMP
 
     def reader(self, attribute: Attribute, original: Original) -> ValueReader:
-        return _bounded_reader(attribute, _time_reader(attribute, original.form, original.sign))
+        return _bounded_reader(attribute, _time_reader(attribute, original.form, original.sign), original.on_clip)
 
     def published(self, attribute: Attribute, release: Release) -> PublishedValues:
         return PublishedTimes(attribute, release.form)

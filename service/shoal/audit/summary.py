@@ -10,15 +10,15 @@ delta + 1 offsets of a partition is taken away. Then the sum of squared errors i
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from shoal.audit.clusters import AdmissionLimits, BoolVector, RecomputedClusters
+from shoal.audit.clusters import AdmissionLimits, BoolVector, RecomputedClusters, members_of
 from shoal.audit.confidential import Figures
 from shoal.audit.evidence import REASONS, Summary, is_count
 from shoal.audit.fields import FIELD_SEPARATOR
@@ -28,6 +28,7 @@ from shoal.audit.scales import JUDGED_SCALES, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
 
+Float64Vector: TypeAlias = npt.NDArray[np.float64]
 _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
 _COUNTED = {*_ACCOUNTED, "records", "dropped", "clusters", "cluster_size", "subjects", "share", "policy"}
@@ -167,19 +168,23 @@ def measure_losses(
         return None
     window = window if "clocks" in summary else None  # earlier versions removed no trend
     clusters = found.clusters
-    members = [np.array(cluster.members) for cluster in clusters]
-    texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
+    members, sizes = (
+        members_of(clusters).astype(np.int32),
+        np.array([len(cluster.members) for cluster in clusters], np.int64),
+    )
+    ends = np.cumsum(sizes)[:-1]
     losses: dict[str, float | None] = {}
     squares: list[_Squares | None] = []
     clocks: dict[str, bool | None] = {}
     for column, one in enumerate(published):
-        shown, name = [own[column] for own in texts], one.attribute.name
-        values = [originals.values[own, column] for own in members]
+        shown, name = (cluster.quasi.split(FIELD_SEPARATOR)[column] for cluster in clusters), one.attribute.name
+        values = originals.values[members, column]
         if not one.has_moments:
-            distances = [one.total_distance(own.tolist(), text) for own, text in zip(values, shown, strict=True)]
-            losses[name] = sum(distances) / sum(map(len, values)) if clusters else None
+            groups = np.split(values, ends)[: len(clusters)]
+            distances = [one.total_distance(own.tolist(), text) for own, text in zip(groups, shown, strict=True)]
+            losses[name] = sum(distances) / len(values) if clusters else None
             continue
-        numbers = [one.number_of(text) for text in shown]
+        numbers = np.repeat(np.fromiter(map(one.number_of, shown), np.float64, len(clusters)), sizes)
         own_squares = _squares(values, numbers)
         squares.append(own_squares)
         total = 0.0 if own_squares is None else own_squares.total
@@ -314,36 +319,36 @@ def _sums(squares: Sequence[_Squares | None]) -> tuple[float | None, float | Non
     return sse, float(sum(square.members for square in known))
 
 
-def _squares(values: Sequence[np.ndarray], shown: Sequence[float]) -> _Squares | None:
+def _squares(values: Float64Vector, shown: Float64Vector) -> _Squares | None:
     """Return the sums of the members that have a value in clusters that publish one; None if they hardly differ."""
-    pairs = [(own[~np.isnan(own)], number) for own, number in zip(values, shown, strict=True) if not math.isnan(number)]
-    every = np.concatenate([own for own, _ in pairs]) if pairs else np.zeros(0)
+    is_known = ~np.isnan(values) & ~np.isnan(shown)
+    if not is_known.all():
+        values, shown = values[is_known], shown[is_known]
+    every = values
     if not len(every) or every.min() == every.max():
         return _Squares(0.0, 0.0, 0)
-    errors = np.concatenate([own - number for own, number in pairs])
-    total = float(np.sum((every - every.mean()) ** 2))
+    total = _sum_of_squares(every - every.mean())
     # Of nearly equal values, the sum of squares is a rounding error.
-    is_varied = total > MIN_RELATIVE_VARIANCE * float(np.sum(every**2))
-    return _Squares(float(np.sum(errors**2)), total, len(every)) if is_varied else None
+    if total <= MIN_RELATIVE_VARIANCE * _sum_of_squares(every.copy()):
+        return None
+    return _Squares(_sum_of_squares(every - shown), total, len(every))
+
+
+def _sum_of_squares(numbers: Float64Vector) -> float:
+    """Return the sum of the squares, which are written in place of the numbers: large files need the memory."""
+    return float(np.sum(np.square(numbers, out=numbers)))
 
 
 def _left_after_trend(
-    originals: Originals,
-    members: Sequence[np.ndarray],
-    values: Sequence[np.ndarray],
-    shown: Sequence[float],
-    window: int,
+    originals: Originals, members: npt.NDArray[np.int32], values: Float64Vector, shown: Float64Vector, window: int
 ) -> float:
     """Return the squared deviations of times from the means of their windows, summed in whole numbers."""
-    times: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for indices, own, number in zip(members, values, shown, strict=True):
-        known = ~np.isnan(own) if not math.isnan(number) else np.zeros(len(own), np.bool_)
-        places = indices[known]
-        windows = originals.offsets[places] // window
-        found = zip(originals.partitions[places].tolist(), windows.tolist(), own[known].tolist(), strict=True)
-        for partition, number_of_window, time in found:
-            times[partition, number_of_window].append(int(time))
-    return float(sum((len(own) * sum(one * one for one in own) - sum(own) ** 2) / len(own) for own in times.values()))
+    sums: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for place in np.flatnonzero(~np.isnan(values) & ~np.isnan(shown)):
+        index, time = members[place], int(values[place])
+        own = sums[int(originals.partitions[index]), int(originals.offsets[index]) // window]
+        own[:] = own[0] + 1, own[1] + time, own[2] + time * time
+    return float(sum((count * squares - total**2) / count for count, total, squares in sums.values()))
 
 
 def _is_clock(left: float, squares: _Squares | None) -> bool | None:

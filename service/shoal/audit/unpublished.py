@@ -45,13 +45,13 @@ from shoal.audit.clusters import (
     SHARE_TOLERANCE,
     AdmissionLimits,
     BoolVector,
-    Int64Vector,
     RecomputedCluster,
     RecomputedClusters,
     clusters_by_partition,
 )
 from shoal.audit.confidential import AuditedColumn
 from shoal.audit.evidence import QuarantineReference
+from shoal.audit.fields import Int64Vector
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
@@ -185,19 +185,19 @@ class PartitionHistory:
         stream = policy.require_stream()
         self._k, self._delta = policy.k, stream.delta
         self._population = max(policy.k, policy.min_population or 0)
-        self._subjects = originals.subjects[arrivals.indices]
-        self._oldest = np.arange(count)
+        self._subjects = originals.subjects
+        self._oldest = np.arange(count, dtype=np.int32)
         """For a released record the position of the oldest member of its cluster; for others their own position."""
         self._is_released = np.zeros(count, np.bool_)
-        newest = np.arange(count)
+        newest = np.arange(-1, count, dtype=np.int32)  # of each position, from 1 on
         spans = []
         for cluster in clusters:
-            positions = arrivals.positions_of(originals.offsets[list(cluster.members)])
+            positions = arrivals.positions_of(originals.offsets[cluster.members])
             start, end = int(positions.min()), int(positions.max())
             self._oldest[positions], self._is_released[positions] = start, True
-            newest[start] = max(newest[start], end)
+            newest[start + 1] = max(newest[start + 1], end)
             spans.append((start, end))
-        self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
+        self._newest_of_earlier = np.maximum.accumulate(newest)[:-1]
         self._starts = np.sort(np.array([start for start, _ in spans], np.int64))
         self._last_start = max((start for start, _ in spans), default=0)
         self._releases_all = stream.rule == "block"
@@ -217,7 +217,7 @@ class PartitionHistory:
         if not self.is_flushed or self._releases_all:  # the last clusters of rule block do not show the end
             return None
         held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
-        return len(np.unique(self._subjects[held]))
+        return self._subjects_of(np.flatnonzero(held))
 
     def may_be_held(self, positions: Int64Vector, *, counts_all: bool) -> BoolVector:
         """Return for each position whether fewer than delta records arrived after it, so that a record may be held."""
@@ -266,7 +266,10 @@ class PartitionHistory:
         window = slice(position, last + 1)
         may_be_held = self._oldest[window] >= position
         held = position + np.flatnonzero(may_be_held if counts_all else may_be_held & self._arrivals.is_sure[window])
-        return held, len(np.unique(self._subjects[held]))
+        return held, self._subjects_of(held)
+
+    def _subjects_of(self, positions: Int64Vector) -> int:
+        return len(np.unique(self._subjects[self._arrivals.indices[positions]]))
 
 
 class Cause(Enum):
@@ -342,26 +345,24 @@ class BreakableValues:
         self._policy, self._originals = policy, originals
         self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
 
-    def can_be_broken(self, indices: Sequence[int]) -> bool:
+    def can_be_broken(self, indices: Int64Vector) -> bool:
         """Whether some set of at least k subjects among these usable records may break a limit. Cost: O(records)."""
         rule = self._policy.diversity
         if self._policy.t is not None or (rule is not None and rule.kind != "distinct"):
             return True
         return any(self._can_break(column, indices) for column in self._columns)
 
-    def _can_break(self, column: AuditedColumn, indices: Sequence[int]) -> bool:
+    def _can_break(self, column: AuditedColumn, indices: Int64Vector) -> bool:
         keys = list(map(column.key, self._originals.unchanged_of(indices)))
         own: defaultdict[str, set[int]] = defaultdict(set)
-        for key, subject in zip(keys, self._originals.subjects[list(indices)].tolist(), strict=True):
+        for key, subject in zip(keys, self._originals.subjects[indices].tolist(), strict=True):
             own[key].add(subject)
         k, rule, limit = self._policy.k, self._policy.diversity, self._policy.max_value_share
         most_frequent = sorted(map(len, own.values()), reverse=True)
         if rule is not None and sum(most_frequent[: int(rule.l) - 1]) >= k:
             return True  # fewer than l values may be those of k subjects
-        # The worst set has all records of one value, and as few others as k subjects need.
-        return limit is not None and any(
-            count > Fraction(limit) * (count + max(0, k - len(own[key]))) for key, count in Counter(keys).items()
-        )
+        # The worst set has all subjects of one value, and as few others as k subjects need.
+        return limit is not None and any(count > Fraction(limit) * max(k, count) for count in most_frequent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,8 +524,6 @@ class _Examiner:
             originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
         )
         self._limits, self._arrivals = limits, arrivals
-        self._partitions = originals.partitions.tolist()
-        self._positions = np.zeros(len(originals), np.int64)
         self._may_be_held = np.zeros(len(originals), np.bool_)
         self._possible: list[tuple[int, Cause | None]] = []
         self._values = BreakableValues(policy, originals)
@@ -538,10 +537,9 @@ class _Examiner:
             for partition, found_here in arrivals.by_partition.items()
         }
         for partition, found_here in arrivals.by_partition.items():
-            here = originals.by_partition[partition]
-            self._positions[here] = found_here.positions_of(originals.offsets[here])
             if not stated.is_drained:
-                history, positions = self._histories[partition], self._positions[here]
+                here, history = originals.by_partition[partition], self._histories[partition]
+                positions = found_here.positions_of(originals.offsets[here])
                 accounts.is_due[here] = ~history.may_be_held(positions, counts_all=False)
                 may_be_held = history.may_be_held(positions, counts_all=originals.is_export)
                 self._may_be_held[here] = may_be_held & ~history.is_decided(originals.offsets[here])
@@ -636,28 +634,34 @@ class _Examiner:
     def _was_suppressed(self, index: int) -> bool:
         if self._limits.exceeds_quota[index]:
             return True
-        history = self._histories[self._partitions[index]]
+        history = self._histories[self._partition(index)]
         # A record of a topic that is not mentioned may have been admitted: it shows nothing of what was held.
-        return history.was_short(int(self._positions[index]), counts_all=self._originals.is_export)
+        return history.was_short(self._position(index), counts_all=self._originals.is_export)
 
     def _possible_cause(self, index: int) -> Cause | None:
         """Return what may have suppressed the record although files do not show it; None if nothing may have."""
         if self._values.can_be_broken(self._held_with(index)):
             return Cause.VALUES
-        history, position = self._histories[self._partitions[index]], int(self._positions[index])
+        history, position = self._histories[self._partition(index)], self._position(index)
         if history.may_have_been_short(position, counts_all=True):
             return Cause.EARLY
         if self._arrivals.may_be_in_lost_window[index]:
             return Cause.WHOLE_WINDOW if self._arrivals.is_window_whole[index] else Cause.LOST_WINDOW
         return Cause.EARLY if history.may_have_been_short(position, counts_all=False) else None
 
-    def _held_with(self, index: int) -> list[int]:
+    def _held_with(self, index: int) -> Int64Vector:
         """Return the records that may have been held with this one until it expired."""
-        found, position = self._arrivals.by_partition[self._partitions[index]], int(self._positions[index])
-        held: list[int] = found.indices[position : position + self._policy.require_stream().delta + 1].tolist()
-        return held
+        found, position = self._arrivals.by_partition[self._partition(index)], self._position(index)
+        return found.indices[position : position + self._policy.require_stream().delta + 1]
+
+    def _partition(self, index: int) -> int:
+        return int(self._originals.partitions[index])
+
+    def _position(self, index: int) -> int:
+        offsets = self._originals.offsets[index : index + 1]
+        return int(self._arrivals.by_partition[self._partition(index)].positions_of(offsets)[0])
 
     def _claim(self, index: int, cause: Cause) -> None:
-        partition, position = self._partitions[index], int(self._positions[index])
+        partition, position = self._partition(index), self._position(index)
         gap = self._histories[partition].clusters_before(position)
         self._claims.add(cause, partition, gap, position, int(self._originals.subjects[index]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Status: TypeAlias = Literal["holds", "broken", "not examined"]
@@ -72,6 +73,11 @@ class CheckCounter:
         if not condition:
             self.fail(place)
 
+    def expect_each(self, conditions: Iterable[bool], places: Iterable[int | str]) -> None:
+        """Count one case for each condition, with its place."""
+        for condition, place in zip(conditions, places, strict=True):
+            self.expect(condition, place)
+
     def fail(self, place: int | str) -> None:
         """Count one failure and keep the first few places."""
         self.failed += 1
@@ -93,6 +99,87 @@ class CheckCounter:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """A warning, or the cause of broken checks. No value of a record is in it.
+
+    Attributes
+    ----------
+    code : str
+        What was found, for programs.
+    text, remedy : str
+        The same for people, and what to do.
+    figures : mapping of str to number
+        What was counted.
+    fields : tuple of str
+        Names of the fields that it is about.
+    """
+
+    code: str
+    text: str
+    remedy: str = ""
+    figures: Mapping[str, float | int] = field(default_factory=dict)
+    fields: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        plain = {"code": self.code, "text": self.text, "remedy": self.remedy}
+        return plain | {"figures": dict(self.figures), "fields": list(self.fields)}
+
+    def line(self) -> str:
+        """Return text and remedy."""
+        return f"{self.text}; {self.remedy}" if self.remedy else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a release is worth; None where the files do not show it.
+
+    Attributes
+    ----------
+    k, k_promised : int or None
+        Fewest people in a cluster, and what the policy promises.
+    people, rows, records : int or None
+        People of whom a record was released, released rows, records of the original.
+    left_out : float or None
+        Share of the records that were suppressed or refused.
+    mean_loss : float or None
+        Unweighted mean of the losses of the quasi-identifiers.
+    worst_attribute, worst_loss : str, float or None
+        The quasi-identifier that lost most.
+    l, t : float or None
+        What the policy promises, if it does; the checks ``diversity`` and ``closeness`` have what was reached.
+    """
+
+    k_promised: int
+    k: int | None = None
+    people: int | None = None
+    rows: int = 0
+    records: int = 0
+    left_out: float | None = None
+    mean_loss: float | None = None
+    worst_attribute: str | None = None
+    worst_loss: float | None = None
+    l: float | None = None  # noqa: E741 - the name of the field
+    t: float | None = None
+
+    def parts(self, reached: Mapping[str, float | None]) -> list[str]:
+        """Return what a person reads; ``reached``: the worst figures of the checks."""
+        k = "unknown" if self.k is None else str(self.k)
+        people = "" if self.people is None else f", of {counted(self.people, 'person', 'people')}"
+        found = [f"k is {k}, promised {self.k_promised}"]
+        found.append(f"{self.rows} of {counted(self.records, 'record')} released{people}")
+        if self.left_out is not None:
+            found.append(f"{percent(self.left_out)} suppressed or refused")
+        if self.mean_loss is not None and self.worst_loss is not None:
+            worst = f" (worst: {self.worst_attribute}, {percent(self.worst_loss)})"
+            found.append(f"mean loss {percent(self.mean_loss)}{worst}")
+        for name, promised, check in (("l", self.l, "diversity"), ("t", self.t, "closeness")):
+            if promised is not None:
+                found.append(f"{name} is {_readable(reached.get(check))}, promised {_readable(promised)}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of an audit.
 
@@ -107,8 +194,8 @@ class Verdict:
         suppressed count as both.
     measures : dict
         Figures that are reported and not checked.
-    warnings : tuple of str
-        Findings that do not break k-anonymity.
+    warnings : tuple of Finding
+        What does not break the release, and a person should know; what weighs most is first.
     undecided : tuple of str
         Why the result is undecided, and which input would decide it.
     not_examined : tuple of str
@@ -121,17 +208,23 @@ class Verdict:
         Fewest decisions before delta that the claimed suppressions need: flushes, time limits, or a limit of the offset
         metadata, each of one partition. 0 if none is claimed; None if it is not stated which records were suppressed,
         or if unpublished records were not examined.
+    causes : tuple of Finding
+        Why checks are broken, where one fault of the files breaks many.
+    worth : Worth or None
+        What the release is worth.
     """
 
     checks: tuple[Check, ...]
     counts: dict[str, int | None]
     measures: dict[str, float | int | None]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
     undecided: tuple[str, ...] = ()
     not_examined: tuple[str, ...] = ()
     claimed: tuple[str, ...] = ()
     partial: bool = False
     early_decisions: int | None = None
+    causes: tuple[Finding, ...] = ()
+    worth: Worth | None = None
 
     @property
     def outcome(self) -> Literal["holds", "broken", "undecided"]:
@@ -160,10 +253,12 @@ class Verdict:
             "outcome": self.outcome,
             "verified": self.verified,
             "exit_code": self.exit_code,
+            "worth": None if self.worth is None else asdict(self.worth),
+            "causes": [cause.as_dict() for cause in self.causes],
             "counts": dict(self.counts),
             "checks": [check.as_dict() for check in self.checks],
             "measures": dict(self.measures),
-            "warnings": list(self.warnings),
+            "warnings": [warning.as_dict() for warning in self.warnings],
             "undecided": list(self.undecided),
             "not_examined": list(self.not_examined),
             "claimed": list(self.claimed),
@@ -171,22 +266,50 @@ class Verdict:
             "partial": self.partial,
         }
 
-    def text(self) -> str:
-        """Return the verdict as lines to be printed, with rounded numbers."""
-        judged = f"{self.outcome} (a part)" if self.partial else self.outcome
-        lines = [f"{judged}: " + ", ".join(_count_text(name, count) for name, count in self.counts.items())]
-        lines += [_check_line(check) for check in self.checks]
-        lines += [f"  measured: {name} = {_readable(value)}" for name, value in self.measures.items()]
-        lines += [f"  warning: {warning}" for warning in self.warnings]
+    def text(self, *, verbose: bool = False) -> str:
+        """Return the verdict as lines to be printed, with rounded numbers: its worth, warnings, then checks.
+
+        Checks that hold are printed only if ``verbose``, and so are broken ones that have a cause.
+        """
+        hidden: set[Status] = set() if verbose else {"holds", "broken"} if self.causes else {"holds"}
+        broken = [check.name for check in self.checks if check.status == "broken"]
+        lines = [self._headline()]
+        lines += [f"  cause: {cause.line()}" for cause in self.causes]
+        lines += [f"  broken as well: {', '.join(broken)} (-v shows the cases)"] if "broken" in hidden else []
+        lines += [f"  warning: {warning.line()}" for warning in self.warnings]
+        lines += [_check_line(check) for check in self.checks if check.status not in hidden]
         lines += [f"  claimed: {statement}" for statement in self.claimed]
         lines += [f"  undecided: {question}" for question in self.undecided]
         lines += [f"  not examined: {question}" for question in self.not_examined]
+        if verbose:
+            lines.append("  counted: " + ", ".join(_count_text(name, count) for name, count in self.counts.items()))
+            lines += [f"  measured: {name} = {_readable(value)}" for name, value in self.measures.items()]
+        else:
+            number = sum(check.status in hidden for check in self.checks)
+            lines.append(f"  -v shows {counted(number, 'more check')}, the counts and the measures")
         return "\n".join(lines)
 
+    def _headline(self) -> str:
+        """Return in one sentence the outcome, what the release is worth, and how many checks hold."""
+        statuses = [check.status for check in self.checks]
+        parts = [] if self.worth is None else self.worth.parts({check.name: check.worst for check in self.checks})
+        examined = len(statuses) - statuses.count("not examined")
+        parts.append(f"{statuses.count('holds')} of {counted(examined, 'check')} hold")
+        parts += [f"{self.counts[name]} {name}" for name in ("claimed", "held") if self.counts.get(name)]
+        if self.warnings:
+            parts.append(counted(len(self.warnings), "warning"))
+        return f"{self.outcome}{' (a part)' if self.partial else ''}: {'; '.join(parts)}"
 
-def counted(count: int, noun: str) -> str:
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
     """Return a number with its noun, in the singular for 1."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {nouns or f'{noun}s'}"
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent: below 10 with two significant digits, else as a whole number."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 or value == round(value) else f"{value:.2g} %"  # noqa: PLR2004
 
 
 def _count_text(name: str, count: int | None) -> str:

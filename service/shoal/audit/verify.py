@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from shoal.audit.arrivals import Counted, StreamArrivals, arrivals_of, check_decision_order, check_delay
+from shoal.audit.causes import JudgedFiles, find_causes
 from shoal.audit.clusters import (
     AdmissionLimits,
     RecomputedClusters,
@@ -28,6 +29,7 @@ from shoal.audit.evidence import (
     require_known_input,
 )
 from shoal.audit.fields import dropped_kinds
+from shoal.audit.findings import by_weight, find_fields, find_left_out, find_other_people, worth_of
 from shoal.audit.measures import (
     check_unchanged_fields,
     check_values_of_rows,
@@ -53,6 +55,7 @@ from shoal.audit.rows import (
 from shoal.audit.scales import PublishedValues, published_values
 from shoal.audit.summary import (
     AuditedCounts,
+    Losses,
     check_summary,
     measure_losses,
     read_records,
@@ -69,7 +72,7 @@ from shoal.audit.unpublished import (
     check_unpublished_rows,
     unknown_completeness,
 )
-from shoal.audit.verdict import CheckCounter, Verdict, counted
+from shoal.audit.verdict import CheckCounter, Finding, Verdict, counted
 from shoal.errors import InputError
 from shoal.policy import Policy
 
@@ -190,7 +193,10 @@ def verify(
         raise InputError(f"{source.path}: no records, so there is nothing to compare with; give the original")
     if stated.summary_fields is not None and not originals.is_export:
         originals.was_read_whole = (read_records(stated.summary_fields) or 0) >= originals.records
-    verdict = _Audit(policy, originals, release, shown, scope, stated).verdict()
+    audit = _Audit(policy, originals, release, shown, scope, stated)
+    verdict = audit.verdict()
+    files = JudgedFiles(policy, originals, release, target, shown, audit.limits, stated)
+    verdict = replace(verdict, causes=find_causes(files, verdict.checks))
     if verdict.outcome == "broken" and not len(release) and originals.is_export and is_export is None:
         # `shoal pipe` may have refused each of these lines, if the policy reads other records.
         raise _unclear_numbers(target)
@@ -246,7 +252,7 @@ class _Audit:
         stated: StatedFiles,
     ) -> None:
         self._policy, self._originals, self._release, self._published = policy, originals, release, published
-        self._scope, self._stated, self._limits = scope, stated, AdmissionLimits.of(policy, originals)
+        self._scope, self._stated, self.limits = scope, stated, AdmissionLimits.of(policy, originals)
         self._is_inferred = stated.evidence_clusters is None and len(release) > 0
         self._clusters: RecomputedClusters | None = None
         self._accounts: Accounts | None = None
@@ -256,8 +262,10 @@ class _Audit:
         self._unchanged = measure_unchanged_fields(policy, originals)
         self._joint = measure_joint_uniqueness(policy, release)
         self._checks = list(release.checks)
-        self._warnings = [text for unchanged in self._unchanged for text in unchanged.warnings()]
-        self._warnings += [text for fields in self._joint for text in fields.warnings()]
+        self._warnings = [*find_fields(policy, originals)]
+        self._warnings += [found for unchanged in self._unchanged for found in unchanged.warnings()]
+        self._warnings += [found for fields in self._joint for found in fields.warnings()]
+        self._losses: Losses | None = None
         self._claimed: Counter[str] = Counter()
         self._undecided: list[str] = []
 
@@ -346,14 +354,14 @@ class _Audit:
         self._checks += check_order(release, clusters, self._originals, is_table=is_table, keeps_order=keeps_order)
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
-        found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self._limits)
+        found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self.limits)
         self._clusters = found
         self._checks += found.checks
         if self._policy.per_subject is not None:
             self._checks.append(check_per_subject(self._policy.per_subject, self._originals, found.clusters))
         self._checks += check_values(self._policy, self._originals, known_classes(found))
         if self._release.is_export:
-            self._undecided += repeated_numbers(found.clusters) + released_above_limit(self._limits, found)
+            self._undecided += repeated_numbers(found.clusters) + released_above_limit(self.limits, found)
         return found
 
     # ---------------------------------------------------------------- account
@@ -361,7 +369,7 @@ class _Audit:
     def _check_references(self) -> None:
         if self._stated.references is None:
             return
-        found = check_references(self._policy, self._originals, self._limits, self._clusters, self._stated.references)
+        found = check_references(self._policy, self._originals, self.limits, self._clusters, self._stated.references)
         self._references, self._reasons = found, found.reasons
         self._checks += [found.valid, found.fitting]
         self._add_counts(found.claimed, found.undecided)
@@ -376,7 +384,7 @@ class _Audit:
             self._check_stream(self._clusters)
         elif not self._scope.is_partial:
             self._accounts = check_unpublished_rows(
-                self._policy, self._originals, self._limits, self._clusters, self._reasons
+                self._policy, self._originals, self.limits, self._clusters, self._reasons
             )
         accounts = self._accounts
         if accounts is not None:
@@ -385,8 +393,8 @@ class _Audit:
             self._add_counts(accounts.claimed, accounts.undecided)
             self._claim_unended(self._clusters)
             if 2 * accounts.held > self._originals.usable:
-                held = counted(accounts.held, "record")
-                self._warnings.append(f"{held} may still be held, more than half: verify again")
+                text = f"{counted(accounts.held, 'record')} may still be held, more than half"
+                self._warnings.append(Finding("held", text, "verify again", {"records": accounts.held}))
         self._withdraw_uncertain(before)
 
     def _check_stream(self, clusters: RecomputedClusters) -> None:
@@ -404,18 +412,18 @@ class _Audit:
 
         def arrived(counted: Counted) -> StreamArrivals:
             return arrivals_of(
-                self._policy, self._originals, self._limits, is_released, reasons, counted=counted, ahead=ahead
+                self._policy, self._originals, self.limits, is_released, reasons, counted=counted, ahead=ahead
             )
 
-        certain, largest = arrived("certain"), arrived("all")
-        is_partial = self._scope.is_partial
+        most = arrived("all").certain()  # the vectors are not kept, to save memory
+        certain, is_partial = arrived("certain"), self._scope.is_partial
         checks, self._accounts = self._check_arrivals(clusters, certain, is_partial=is_partial)
         self._checks += checks
-        if certain.has_as_many(largest):
+        if certain.certain() == most:
             return
         # Only the rows of an ordered release are compared with the records that are due.
         is_partial = is_partial or not self._scope.is_ordered
-        doubtful = _failed_besides(checks, self._check_arrivals(clusters, largest, is_partial=is_partial)[0])
+        doubtful = _failed_besides(checks, self._check_arrivals(clusters, arrived("all"), is_partial=is_partial)[0])
         if doubtful:
             unclaimed = self._check_arrivals(clusters, arrived("unless claimed"), is_partial=is_partial)[0]
             disputed = _failed_besides(checks, unclaimed)
@@ -431,7 +439,7 @@ class _Audit:
         accounts = None
         if not is_partial:
             accounts = check_unpublished(
-                self._policy, self._originals, self._limits, clusters, arrivals, self._stated_accounts()
+                self._policy, self._originals, self.limits, clusters, arrivals, self._stated_accounts()
             )
         checks = [
             check_delay(stream.delta, self._originals, arrivals.by_partition, found),
@@ -506,7 +514,8 @@ class _Audit:
             self._undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
         self._compared = counts.compared
         self._checks.append(check)
-        self._warnings += reading_warnings(summary, self._originals, dropped_kinds(self._policy), name)
+        told = reading_warnings(summary, self._originals, dropped_kinds(self._policy), name)
+        self._warnings += [Finding("summary", text) for text in told]
 
     def _counts(self, summary: Summary) -> AuditedCounts:
         originals, found, records_in = self._originals, self._clusters, read_records(summary)
@@ -514,18 +523,20 @@ class _Audit:
         released_end = 0 if found is None else int(np.flatnonzero(found.is_released).max(initial=-1)) + 1
         referenced_end = max(self._reasons or {}, default=-1) + 1
         read_end = len(originals) if originals.is_export else max(referenced_end, released_end)
+        losses = measure_losses(summary, originals, found, self._published, self._scope.window)
+        self._losses = losses if _EVERY_LOSS.keys() <= summary.keys() else None
         return AuditedCounts(
             records=originals.records,
             reached=originals.records_of(read_end),
             rows=len(self._release),
             clusters=found,
-            quarantined=refused_bounds(originals, self._limits, is_released, records_in),
+            quarantined=refused_bounds(originals, self.limits, is_released, records_in),
             dropped={reason.value: len(indices) for reason, indices in originals.drops.items()},
             suppressed=self._suppressed(),
             held=self._held(),
             are_exact=self._references is not None,
             certain=0 if self._accounts is None else self._accounts.certain,
-            losses=measure_losses(summary, originals, found, self._published, self._scope.window),
+            losses=losses,
             values=measure_values(self._policy, originals, known_classes(found)),
         )
 
@@ -550,6 +561,14 @@ class _Audit:
         policy, originals, accounts = self._policy, self._originals, self._accounts
         measures = measure_release(policy, originals, self._release, self._clusters, self._unchanged, self._joint)
         near = count_near_duplicates(policy, originals, self._clusters)
+        found = [*self._warnings, *([] if near is None else near.warnings())]
+        found += find_other_people(policy, originals, self._clusters)
+        rows, held = len(self._release), 0 if self._scope.is_table else self._held()
+        if held is not None and not self._scope.is_partial:
+            found += find_left_out(originals.records, rows, originals.records - originals.usable, held)
+        losses = self._losses or measure_losses(
+            _EVERY_LOSS, originals, self._clusters, self._published, self._scope.window
+        )
         return Verdict(
             checks=tuple(check.result() for check in self._checks),
             counts={
@@ -564,12 +583,13 @@ class _Audit:
                 "held": self._held(),
             },
             measures=measures | ({} if near is None else near.measures()),
-            warnings=(*self._warnings, *([] if near is None else near.warnings())),
+            warnings=by_weight(found),
             undecided=tuple(self._undecided),
             not_examined=tuple(text for is_open, text in self._questions() if is_open),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._claimed.items()),
             partial=self._scope.is_partial,
             early_decisions=None if accounts is None else accounts.early_decisions,
+            worth=worth_of(policy, originals, self._clusters, rows=rows, held=held, losses=losses),
         )
 
     def _questions(self) -> Iterator[tuple[object, str]]:
@@ -614,6 +634,8 @@ def _failed_besides(checks: Sequence[CheckCounter], others: Sequence[CheckCounte
 
 _NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
 """Fields of a summary that are never compared, and are named in any case."""
+_EVERY_LOSS: Summary = {"loss": None, "clocks": None}
+"""Fields of a summary for which losses are measured, those of clocks without their trend."""
 _MEASURES = (
     *("loss", "mean_loss", "clocks", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l"),
     *("value_share", "dropped", "dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order"),

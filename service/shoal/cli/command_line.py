@@ -42,7 +42,7 @@ COMMANDS = {
     "batch": "Anonymize a finished table with little information loss.",
     "reference": "Write the distribution of a confidential attribute, smoothed, from a sample.",
     "tune": "Not available in this version.",
-    "warm": "Compile the kernels of a policy ahead, or those of every rule and of tables.",
+    "warm": "Compile ahead the kernels of a policy (of its stream, or of tables), or of every rule and of tables.",
     "schema": "Print the JSON Schema of a policy, for editors.",
     "health": "Ask a worker whether it is alive: exit code 0, or 1 with the reason.",
 }

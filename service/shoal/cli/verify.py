@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from shoal.audit import verify
 from shoal.cli.release import add_format_arguments
 from shoal.errors import InputError
-from shoal.files import elapsed_time, open_output, refuse_overwriting
+from shoal.files import ProgressDisplay, open_output, refuse_overwriting
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
 
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a field that identifies records by itself is an error, unless the policy says publish_unchanged: true",
     )
     parser.add_argument("--json", metavar="FILE", help="the verdict as JSON")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what holds, the counts and the measures")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -59,7 +60,7 @@ def execute(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy, dict(options.taxonomy))
     with ExitStack() as stack:
         file = None if options.json is None else stack.enter_context(open_output(options.json))
-        with elapsed_time("verifying"):
+        with ProgressDisplay("verifying"):
             verdict = verify(
                 policy,
                 original=options.original,
@@ -82,7 +83,7 @@ def execute(options: argparse.Namespace) -> int:
             )
         if file is not None:
             file.write(json.dumps(verdict.as_dict(), indent=2).encode() + b"\n")
-    print(escape_control_characters(verdict.text()))
+    print(escape_control_characters(verdict.text(verbose=options.verbose)))
     return verdict.exit_code
 
 

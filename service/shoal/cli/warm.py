@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import ConfigError
-from shoal.files import BackgroundRunner
+from shoal.files import BackgroundRunner, ProgressDisplay
 from shoal.kernels.cache import EVERYTHING, has_cache, has_writable_cache, mark_compiled
 from shoal.kernels.jit import with_compiled
 from shoal.observability import CompilationNotice, logger
@@ -57,7 +57,11 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError(NO_CACHE)
     policies = [Policy.load(options.policy)] if options.policy else list(_policies_of_every_rule())
     log, about_s = logger("cli"), POLICY_S if options.policy else EVERYTHING_S
-    with BackgroundRunner() as background, CompilationNotice(log, about_s) as compilation:
+    with (
+        BackgroundRunner() as background,
+        CompilationNotice(log, about_s) as compilation,
+        ProgressDisplay("preparing kernels"),
+    ):
         for what, of_one_rule in groupby(policies, _kernels_of):
             before_s = compilation.seconds
             for policy in of_one_rule:

@@ -7,16 +7,16 @@ If asked, they write evidence, references to suppressed records and a summary. `
 from shoal.files.batch import parse_algorithm_options, run_batch
 from shoal.files.files import Files, open_output, refuse_overwriting
 from shoal.files.pipe import run_pipe
-from shoal.files.run import BackgroundRunner, LossReport, RunReport, elapsed_time
+from shoal.files.run import BackgroundRunner, LossReport, ProgressDisplay, RunReport
 from shoal.files.sample import choose_attribute, run_reference, run_sample
 
 __all__ = [
     "BackgroundRunner",
     "Files",
     "LossReport",
+    "ProgressDisplay",
     "RunReport",
     "choose_attribute",
-    "elapsed_time",
     "open_output",
     "parse_algorithm_options",
     "refuse_overwriting",

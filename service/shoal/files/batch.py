@@ -17,13 +17,13 @@ from shoal.files.pipe import encode_evidence, encode_references
 from shoal.files.run import (
     BackgroundRunner,
     LossReport,
+    ProgressDisplay,
     RunReport,
     dropped_messages,
-    elapsed_time,
-    progress_bar,
     reading_bar,
 )
 from shoal.formats import FaultReason, Reason, RecordEncoder, RecordFault, RecordSource, RefusalCounter
+from shoal.kernels.pieces import Progress, telling
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.policy import Policy
 from shoal.tables import (
@@ -34,7 +34,6 @@ from shoal.tables import (
     TableRelease,
     check_algorithm,
     check_parameters,
-    default_budget,
     parameters_of,
 )
 
@@ -78,8 +77,9 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         source = open_source(file, source_format, policy, encoder, files.source, with_columns=True)
         table = TablePipeline(policy, encoder)
         quarantined, dropped = _read(table, source, file, files.source, policy)
-        with CompilationNotice(logger("batch"), TABLE_COMPILE_S) as compilation, elapsed_time("clustering"):
-            release = background.run(lambda: _release(table, policy, spec, keep_order=keep_order))
+        notice = CompilationNotice(logger("batch"), TABLE_COMPILE_S)
+        with notice as compilation, ProgressDisplay("clustering") as display:
+            release = background.run(lambda: _release(table, policy, spec, display.tell, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
         if evidence is not None:
             evidence.write(encode_evidence(enumerate(release.clusters()), policy.fingerprint))
@@ -161,9 +161,12 @@ def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
     return all(fault.reason in NO_RECORD or (fault.reason in missing and fault.field in clustered) for fault in faults)
 
 
-def _release(table: TablePipeline, policy: Policy, spec: AlgorithmSpec, *, keep_order: bool) -> TableRelease:
+def _release(
+    table: TablePipeline, policy: Policy, spec: AlgorithmSpec, progress: Progress, *, keep_order: bool
+) -> TableRelease:
     """Release the table, and log warnings about the result."""
-    release = table.release(spec, keep_order=keep_order)
+    with telling(progress):
+        release = table.release(spec, keep_order=keep_order)
     log, summary = logger("batch"), release.summary
     if "jointly_k_anonymous" in summary:
         log.warning(NOT_JOINTLY_ANONYMOUS, blocks=spec.blocks)
@@ -189,18 +192,18 @@ def _one_cluster(policy: Policy) -> str:
 
 
 def _write_rows(target: RowSink, encoder: RecordEncoder, rows: list[bytes], schema: object) -> None:
-    with progress_bar(desc="writing", total=len(rows), unit=" records", unit_scale=True) as bar:
+    with ProgressDisplay("writing", len(rows), " records") as display:
         for piece, count in encoder.encode_table(rows, schema):
             target.write(piece)
-            bar.update(count)
+            display.advance(count)
 
 
 AUTO = "auto"
 BLOCKS = "blocks"
 """Quasi-identifiers per block. No message lists it: with several blocks the joint record is not k-anonymous."""
 LONGEST_S = 1e6
-BUDGETED = {"anneal": "annealing", "exact": "choosing"}
-"""Refinements that end when their budget is used up, and the labels of their progress bars."""
+BUDGETED = ("anneal", "exact")
+"""Refinements that end when their budget is used up."""
 
 
 def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
@@ -221,7 +224,7 @@ def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[
     blocks = int(read.pop(BLOCKS)) if BLOCKS in read else None
     if (blocks is not None and blocks < 1) or (time_s is not None and not 0 < time_s < LONGEST_S):
         raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
-    budget_for = _budget_for(refine, time_s) if refine in BUDGETED else None
+    budget_for = None if time_s is None else _budget_of_seconds(time_s)
     return AlgorithmSpec(algorithm, refine, seed, read, budget_for, blocks or 0)
 
 
@@ -245,32 +248,17 @@ def _read_parameters(algorithm: str, given: Sequence[str], known: Mapping[str, P
     return read
 
 
-def _budget_for(refine: str, time_s: float | None) -> Callable[[int, int], BudgetUsed]:
-    """Return what makes the budget of each block, in seconds or in changes, with a progress bar."""
+def _budget_of_seconds(time_s: float) -> Callable[[int, int], BudgetUsed]:
+    """Return what makes the budget of each block: its share of the seconds, from its first call on."""
 
-    def budget_for(n: int, blocks: int) -> BudgetUsed:
-        share_of = default_budget(n) if time_s is None else _budget_of_seconds(time_s / blocks)
-        bar = progress_bar(desc=BUDGETED[refine], total=100, bar_format="{desc}: {bar} {elapsed}")
+    def budget_for(_: int, blocks: int) -> BudgetUsed:
+        began: list[float] = []
 
-        def budget_used(tried: int) -> float:
-            share = share_of(tried)
-            bar.update(min(100.0, 100.0 * share) - bar.n)
-            if share >= 1:
-                bar.close()
-            return share
+        def budget_used(_: int) -> float:
+            now = time.monotonic()
+            began[:] = began or [now]
+            return (now - began[0]) * blocks / time_s
 
         return budget_used
 
     return budget_for
-
-
-def _budget_of_seconds(time_s: float) -> BudgetUsed:
-    """Return a budget of seconds that starts with its first call."""
-    began: list[float] = []
-
-    def budget_used(_: int) -> float:
-        now = time.monotonic()
-        began[:] = began or [now]
-        return (now - began[0]) / time_s
-
-    return budget_used

@@ -7,19 +7,20 @@ of categories are shown, and no value.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread, Timer
+from threading import Event, Thread
 from typing import Any, BinaryIO, NoReturn, Self, TypeVar
 
-import structlog
 from tqdm import tqdm
 
 from shoal.files.files import PIPE
 from shoal.formats import DropReason, RefusalCounter
+from shoal.observability import logger
 from shoal.policy import Attribute, Policy
 from shoal.process_end import end_process
 from shoal.scales import SCALES
@@ -27,9 +28,8 @@ from shoal.scales.loss import MOST_CATEGORIES, mean_loss
 
 T = TypeVar("T")
 _INTERRUPTED = 130
-REFRESH_S = 0.5
-_SLOW_S = 10.0
-"""Time after which a command that prints nothing meanwhile logs that it is at work."""
+REFRESH_S, LOG_S = 0.5, 10.0
+"""Time between two looks at the progress of work: on a terminal, and elsewhere (s)."""
 _NEEDS_REASON, _NEEDS_CHANGE = 0.5, 0.8
 """Above these losses, the last line gives a reason, and `shoal check` says what would keep more."""
 
@@ -167,55 +167,74 @@ class LossReport:
         return f"{attribute.name}: {reason}; what helps: {', '.join(changes)}, or leave it out"
 
 
-@contextmanager
-def elapsed_time(label: str) -> Iterator[tqdm[NoReturn]]:
-    """Show the elapsed time of work of unknown length. A thread draws it, since kernels release the interpreter."""
-    with progress_bar(desc=label, bar_format="{desc}: {elapsed}") as bar:
-        is_over = Event()
+class ProgressDisplay:
+    """Context that shows how far long work is: on a terminal a bar or a line, elsewhere a log line every 10 s.
 
-        def refresh() -> None:
-            while not is_over.wait(REFRESH_S):
-                bar.refresh()
+    A thread shows it, since kernels release the interpreter. Without ``unit`` the length of the work is unknown. A run
+    that lasts for weeks is not to be logged.
+    """
 
-        thread = Thread(target=refresh, name=f"{label}-bar", daemon=True)
-        if not bar.disable:
-            thread.start()
-        try:
-            yield bar
-        finally:
-            is_over.set()
-            if thread.is_alive():
-                thread.join()
+    def __init__(
+        self, label: str, total: float | None = None, unit: str | None = None, *, is_logged: bool = True
+    ) -> None:
+        self._label, self._total, self._unit = label, total, unit
+        self._done, self._step, self._began_s = 0.0, "", time.monotonic()
+        layout = {"bar_format": "{desc}: {elapsed}"} if unit is None else {"unit": unit, "unit_scale": True}
+        is_terminal = sys.stderr.isatty()
+        self._bar: tqdm[NoReturn] = tqdm(desc=label, total=total, **layout, disable=not is_terminal, file=sys.stderr)
+        self._show, self._wait_s = (self._bar.refresh, REFRESH_S) if is_terminal else (self._log, LOG_S)
+        self._is_logged = is_logged or is_terminal
+        self._is_over, self._thread = Event(), Thread(target=self._run, name=f"{label}-display", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._is_logged:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._is_logged:
+            self._thread.join()
+        self._bar.close()
+
+    def advance(self, count: float) -> None:
+        """Count what was done in addition, in the unit of the total."""
+        self._done += count
+        self._bar.update(count)
+
+    def tell(self, step: str, share: float) -> None:
+        """Take the share of a step that is done; the steps of the work are not known before."""
+        self._step = f"{step} {100 * share:.0f} %"
+        self._bar.set_description_str(f"{self._label}, {self._step}", refresh=False)
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._wait_s):
+            self._show()
+
+    def _log(self) -> None:
+        done = self._step
+        if self._unit is not None:
+            done = f"{100 * self._done / self._total:.0f} %" if self._total else f"{self._done:,.0f}{self._unit}"
+        facts = {"done": done} if done else {}
+        logger("cli").info(f"still {self._label}", seconds=round(time.monotonic() - self._began_s), **facts)
 
 
 @contextmanager
 def reading_bar(path: str, unit: str, file: BinaryIO | None) -> Iterator[Callable[[int], None]]:
-    """Show how much was read: the share of a file's bytes, else records; yield what takes the count of a block."""
+    """Show how much was read: the share of a file's bytes, else records; yield what takes the count of a block.
+
+    ``file`` is None if the source is followed; then nothing is logged.
+    """
     known = file if unit == "line" and path != PIPE and Path(path).is_file() else None
-    size, unit = (None, " records") if known is None else (Path(path).stat().st_size, "B")
-    with progress_bar(desc="reading", total=size, unit=unit, unit_scale=True) as bar:
+    size, unit, last = (None, " records", 0) if known is None else (Path(path).stat().st_size, "B", 0)
+    with ProgressDisplay("reading", size, unit, is_logged=file is not None) as display:
 
         def advance(count: int) -> None:
-            bar.update(count if known is None else known.tell() - bar.n)
+            nonlocal last
+            before, last = last, last + count if known is None else known.tell()
+            display.advance(last - before)
 
         yield advance
-
-
-def progress_bar(**options: Any) -> tqdm[NoReturn]:  # noqa: ANN401 - the options of tqdm
-    """Return a progress bar on standard error; it is drawn only on a terminal."""
-    return tqdm(**options, disable=not sys.stderr.isatty(), file=sys.stderr)
-
-
-@contextmanager
-def log_if_slow(log: structlog.stdlib.BoundLogger, text: str) -> Iterator[None]:
-    """Log a line if the context lasts longer than `_SLOW_S`."""
-    timer = Timer(_SLOW_S, log.info, (text,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from shoal.errors import ConfigError, InputError
 from shoal.files.batch import report_table
 from shoal.files.files import Files, open_input, open_output, open_source
 from shoal.files.pipe import OutputWriter, process_records, report_stream
-from shoal.files.run import BackgroundRunner, RunReport, elapsed_time, log_if_slow, reading_bar
+from shoal.files.run import BackgroundRunner, ProgressDisplay, RunReport, reading_bar
 from shoal.formats import Block, JsonEncoder, RecordEncoder, RecordSource, RefusalCounter
+from shoal.kernels.pieces import Progress, telling
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, KernelCompiler, logger
 from shoal.policy import REFERENCE_HEADER, Attribute, Policy
 from shoal.streams import PartitionPipeline, release_strategy
 from shoal.tables import UNITS, AlgorithmSpec, ReferenceSample, SmoothedReference, TablePipeline
-
-_SLOW = "still anonymizing the sample"
 
 
 def run_sample(policy: Policy, source: str, source_format: str | None, most: int) -> RunReport:
@@ -36,16 +35,12 @@ def run_sample(policy: Policy, source: str, source_format: str | None, most: int
         opened = open_source(file, file_format, policy, encoder, source, with_columns=not is_stream)
         records = replace(opened, blocks=_first_records(opened.blocks, most))
         if not is_stream:
-            with CompilationNotice(log, TABLE_COMPILE_S), log_if_slow(log, _SLOW), elapsed_time("clustering"):
-                return background.run(lambda: _sample_table(policy, encoder, records))
+            with CompilationNotice(log, TABLE_COMPILE_S), ProgressDisplay("clustering") as display:
+                return background.run(lambda: _sample_table(policy, encoder, records, display.tell))
         pipeline = PartitionPipeline(policy, encoder)
         writer = OutputWriter(encoder, None, None, None, "", release_strategy(policy))
         refusals = RefusalCounter(has_names=True)
-        with (
-            KernelCompiler(policy, log) as compiler,
-            log_if_slow(log, _SLOW),
-            reading_bar(source, opened.unit, file) as advance,
-        ):
+        with KernelCompiler(policy, log) as compiler, reading_bar(source, opened.unit, file) as advance:
             process_records(pipeline, records, writer, None, refusals, advance, compiler)
         return report_stream(policy, pipeline, refusals)
 
@@ -89,7 +84,7 @@ def run_reference(
                 sample.add(block)
                 count += len(records)
                 advance(len(records))
-        with elapsed_time("smoothing"):
+        with ProgressDisplay("smoothing"):
             reference = sample.smooth()
         output.write(_encode(reference).encode())
     log = logger("reference")
@@ -120,7 +115,7 @@ def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]], left: int) -> 
             return
 
 
-def _sample_table(policy: Policy, encoder: RecordEncoder, source: RecordSource) -> RunReport:
+def _sample_table(policy: Policy, encoder: RecordEncoder, source: RecordSource, progress: Progress) -> RunReport:
     table, refusals, first_record = TablePipeline(policy, encoder), RefusalCounter(has_names=True), 0
     for block, records in source.blocks:
         for index, reason, faults in source.refused(block, records):
@@ -131,7 +126,8 @@ def _sample_table(policy: Policy, encoder: RecordEncoder, source: RecordSource) 
         table.add(block, first_record)
         first_record += len(records)
     try:
-        release = table.release(AlgorithmSpec())
+        with telling(progress):
+            release = table.release(AlgorithmSpec())
     except InputError as error:
         kinds = ["; ".join(filter(None, kind)) for kind in refusals.kinds(first_record)]
         raise InputError("; ".join([str(error), *kinds])) from None

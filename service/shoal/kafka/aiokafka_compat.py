@@ -4,6 +4,7 @@
   name (`_TolerantRecords`). aiokafka fails at such a message: it would block its partition for ever.
 - Consumers with `keep_parsed` as their value deserializer hand over messages as the parser returns them. The client
   copies each into a frozen dataclass, which takes a tenth of a worker's processor time.
+- `append_values` passes the messages of a transaction to the builder of a batch without a call of the client for each.
 - A producer sends each request of a transaction once. A client that gets no response sends it again with the same
   producer epoch. The broker may process the first copy later, within the next transaction, which then ends early, or
   commits an older offset: a record could be published twice. Here the producer fails instead, and the next one gets a
@@ -12,7 +13,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count, repeat, takewhile
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -112,10 +114,31 @@ def keep_parsed(value: bytes | None) -> bytes | None:
 
 
 class _PlainRecords(fetcher.PartitionRecords):  # type: ignore[misc] # the client has no types
+    def __iter__(self) -> Iterator[Any]:
+        if hasattr(self, "_records_iterator"):
+            return iter(self._records_iterator or ())  # without a call of `__next__` for each message
+        found: Iterator[Any] = super().__iter__()
+        return found
+
     def _consumer_record(self, tp: Any, record: Any) -> Any:  # noqa: ANN401
         if self._value_deserializer is keep_parsed:
             return record
         return super()._consumer_record(tp, record)
+
+
+def append_values(record_batch: Any, values: Sequence[bytes], timestamp: int) -> int:  # noqa: ANN401 - as above
+    """Append messages without keys to an empty batch until it is full; return how many it took, at least one.
+
+    A client with another builder appends them one by one.
+    """
+    builder = getattr(record_batch, "_builder", None)
+    if hasattr(record_batch, "_relative_offset") and isinstance(builder, default_records.DefaultRecordBatchBuilder):
+        appended = map(builder.append, count(), repeat(timestamp), repeat(None), values, repeat([]))
+        number = len(list(takewhile(bool, appended)))
+        record_batch._relative_offset = number  # noqa: SLF001 - as said above
+        return number
+    each = (record_batch.append(key=None, value=value, timestamp=timestamp) for value in values)
+    return len(list(takewhile(bool, each)))
 
 
 _TRANSACTIONAL = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)

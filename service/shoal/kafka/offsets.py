@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat, takewhile
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from shoal.arrays import BoolVector, Int64Vector
 from shoal.errors import GuaranteeError, InputError
 
 Times = tuple[int, int, int]  # broker timestamp, stream time before the record, and when this process read it (all ms)
+_read_ms = itemgetter(2)
 
 
 @dataclass(slots=True)
@@ -379,14 +381,16 @@ class OffsetTracker:
 
     def complete(self, offsets: Collection[int]) -> list[int]:
         """Complete these incomplete offsets; return when this process read each of them (ms)."""
-        pop = self._incomplete.pop
-        completed = [pop(offset, None) for offset in offsets]
-        if None in completed:
-            raise GuaranteeError("an offset that was to be completed is not incomplete; nothing of its block was sent")
+        try:
+            completed = list(map(self._incomplete.pop, offsets))
+        except KeyError:
+            raise GuaranteeError(
+                "an offset that was to be completed is not incomplete; nothing of its block was sent"
+            ) from None
         if self._not_read_again:
             for offset in offsets:
                 self._not_read_again.pop(offset, None)
-        return [times[2] for times in completed if times is not None]
+        return list(map(_read_ms, completed))
 
     def add_unfinished_cluster(self, members: Sequence[int]) -> None:
         """Mark these incomplete offsets, ascending, as the members of one cluster; raises as `complete`."""

@@ -23,9 +23,9 @@ from aiokafka.errors import IllegalOperation, InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.arrays import Float64Vector
-from shoal.errors import BrokerUnavailableError, FencedError, InputError, ShoalError
+from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
 from shoal.formats import DropReason, MessageDecoder, Reason
-from shoal.kafka.aiokafka_compat import InvalidRecordError
+from shoal.kafka.aiokafka_compat import InvalidRecordError, append_values
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import (
     CLIENT_ERRORS,
@@ -322,18 +322,19 @@ class TransactionalProducer:
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
         """Send messages; return the first offset and the number of messages of each record batch."""
         tp = self.target(topic)
-        pending, counts = [], [0]
-        record_batch = self._producer.create_batch()
-        for value in values:
-            if record_batch.append(key=None, value=value, timestamp=timestamp) is None:
-                record_batch.close()
-                pending.append(await self._submit(record_batch, tp))
-                record_batch = self._producer.create_batch()
-                record_batch.append(key=None, value=value, timestamp=timestamp)
-                counts.append(0)
-            counts[-1] += 1
-        record_batch.close()
-        pending.append(await self._submit(record_batch, tp))
+        pending: list[asyncio.Future[Any]] = []
+        counts: list[int] = []
+        start = 0
+        while start < len(values):
+            record_batch = self._producer.create_batch()
+            counts.append(append_values(record_batch, values[start:], timestamp))
+            if not counts[-1]:
+                raise GuaranteeError(
+                    "a message does not fit into an empty batch; nothing of its transaction is committed"
+                )
+            start += counts[-1]
+            record_batch.close()
+            pending.append(await self._submit(record_batch, tp))
         try:
             sent = await asyncio.gather(*pending)
         except InvalidRecordError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -133,7 +134,28 @@ def compiled_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the compiled form of a kernel: it is read from the cache, or compiled, at its first call."""
     compiled = njit_with_cache(_with_compiled_globals(function), no_cfunc_wrapper=True, **_FLAGS)
     _unify_signatures(compiled)
+    compiled.compile = partial(_run_interruptibly, compiled.compile)
     return cast("Callable[..., Any]", compiled)
+
+
+def _run_interruptibly(compile_kernel: Callable[[Any], Any], signature: Any) -> Any:  # noqa: ANN401 - as numba has it
+    """Compile a kernel for the types of its arguments, for the main thread in another one.
+
+    In callbacks of the compiler, Python drops a KeyboardInterrupt, or it becomes another error. So the main thread only
+    waits. After an interrupt, the other thread goes on: it is a daemon, and the kernel is compiled for a later call.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return compile_kernel(signature)
+    found: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(compile_kernel(signature))
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread
+            found.set_exception(error)
+
+    threading.Thread(target=run, name="compiler", daemon=True).start()
+    return found.result()
 
 
 def _with_compiled_globals(function: Callable[..., Any]) -> FunctionType:

@@ -21,7 +21,7 @@ R = TypeVar("R")
 INTERPRETED_HELD = 1_000
 """Most held records of a stream whose decisions are taken as plain Python while a faster form is prepared."""
 
-INTERPRETED_RECORDS = 500
+INTERPRETED_RECORDS, INTERPRETED_AT_FIRST = 500, 4000
 """Most records of a table, or of a stream without a policy, for which compiled kernels do not pay (about a second)."""
 
 _IS_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
@@ -125,9 +125,12 @@ def use_compiled() -> None:
     _Process.is_compiled = not _IS_DISABLED
 
 
-def compile_if_large(records: int, *, is_slow: bool = False) -> None:
-    """Run kernels in their compiled form from now on if they take long: for more than `INTERPRETED_RECORDS` records."""
-    if is_slow or records > INTERPRETED_RECORDS:
+def compile_if_large(records: int, *, is_slow: bool = False, is_compiled_before: bool = True) -> None:
+    """Run kernels in their compiled form from now on if they take long: for more than `INTERPRETED_RECORDS` records.
+
+    Where their compiled form is not in the cache yet, for more than `INTERPRETED_AT_FIRST`.
+    """
+    if is_slow or records > (INTERPRETED_RECORDS if is_compiled_before else INTERPRETED_AT_FIRST):
         use_compiled()
 
 

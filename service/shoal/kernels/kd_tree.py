@@ -21,6 +21,7 @@ import numpy as np
 
 from shoal.arrays import Float64Cube, Float64Matrix, Float64Vector, Int32Matrix, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
+from shoal.kernels.pieces import pieces, search_cost
 
 NO_RECORD = np.iinfo(np.int64).max
 """Stands for no record; larger than any record number."""
@@ -357,21 +358,28 @@ def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
     return int(record)
 
 
-@njit
 def neighbours_of(rows: Float64Matrix, count: int, width: int) -> Int32Matrix:
     """Return the ``count`` < n nearest neighbours of each row, the nearest first; ``width`` limits leaves.
 
     Ties are resolved by the tree and not by the record number. With the lowest numbers, all records of a group of equal
     records would have the same neighbours.
     """
-    n = rows.shape[0]
-    tree, found = build(rows, width), empty_neighbour_search(count + 1, width)
-    neighbours = np.zeros((n, count), np.int32)
-    for i in range(n):
+    n, d = rows.shape
+    tree, neighbours = build(rows, width), np.zeros((n, count), np.int32)
+    for first, end in pieces("nearest neighbours", n, search_cost(n, d)):
+        _write_neighbours(tree, rows, first, end, neighbours)
+    return neighbours
+
+
+@njit
+def _write_neighbours(tree: Tree, rows: Float64Matrix, first: int, end: int, neighbours: Int32Matrix) -> None:
+    """Write the nearest neighbours of some rows (n, d), to their rows (n, count)."""
+    count = neighbours.shape[1]
+    found = empty_neighbour_search(count + 1, tree.records.shape[1])
+    for i in range(first, end):
         nearest(tree, rows[i], tree.leaves[i], found, ANY)
         x = 0
         for record in found.records:
             if record != i and x < count:
                 neighbours[i, x] = record
                 x += 1
-    return neighbours

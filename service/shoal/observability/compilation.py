@@ -29,14 +29,14 @@ from shoal.streams import precompile
 TABLE_COMPILE_S = 25
 """Processor time of the compiler for algorithm `auto` of tables (s); 18 s for up to 256 records."""
 
-REMINDER_S = 10.0
-"""Time between two log lines while kernels are compiled (s)."""
-
 PATIENCE_S = 1.0
 """Processor time (s) after which the compiled form is worth compiling."""
 
 LOAD_PATIENCE_S = 0.2
 """Processor time (s) of a command after which the compiled form is loaded if the cache has it."""
+
+REMINDER_S = 10.0
+"""Time between two log lines while records wait for the compiled form (s)."""
 
 POLL_S = 0.2
 """Time between two looks at the compiler of a worker (s)."""
@@ -249,19 +249,19 @@ def _has_memory() -> bool:
 class CompilationNotice:
     """Context that logs the first kernel that is compiled in it, and adds up the time of the compiler.
 
-    Every 10 s it logs that kernels are still compiled. Nothing is logged if the cache has all kernels.
-    ``announce`` is called with the text that is logged when the compiler begins, and with an empty text at the end.
+    Nothing is logged if the cache has all kernels.
     """
 
-    def __init__(
-        self, log: structlog.stdlib.BoundLogger, about_s: int, announce: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, log: structlog.stdlib.BoundLogger, about_s: int) -> None:
         self.seconds = 0.0
         """Time that the compiler took (s); summaries leave it out."""
-        self._log, self._announce = log, announce
-        self._text = f"compiling kernels, once: about {about_s} s"
-        self._began_s, self._is_compiling, self._is_announced = 0.0, False, False
-        self._stack, self._closed = ExitStack(), threading.Event()
+        self._log, self._text = log, f"compiling kernels, once: about {about_s} s"
+        if not has_writable_cache():
+            self._text = (
+                f"compiling kernels, about {about_s} s in each process: no cache is writable, set NUMBA_CACHE_DIR"
+            )
+        self._began_s, self._is_announced = 0.0, False
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         from shoal.kernels.compiler import on_compilation  # noqa: PLC0415 - it imports numba, which is slow
@@ -271,28 +271,12 @@ class CompilationNotice:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-        self._closed.set()
-        if self._announce is not None:
-            self._announce("")
 
     def _begin(self) -> None:
-        self._began_s, self._is_compiling = time.monotonic(), True
-        if self._is_announced:
-            return
-        self._is_announced = True
-        self._log.info(self._text)
-        if self._announce is not None:
-            self._announce(self._text)
-        threading.Thread(target=self._remind, name="compilation", daemon=True).start()
-
-    def _remind(self) -> None:
-        """Log regularly that kernels are compiled. One kernel alone can take longer than a reader waits in silence."""
-        while not self._closed.wait(REMINDER_S):
-            if self._is_compiling:
-                self._log.info(
-                    "still compiling kernels", seconds=round(self.seconds + time.monotonic() - self._began_s)
-                )
+        self._began_s = time.monotonic()
+        if not self._is_announced:
+            self._is_announced = True
+            self._log.info(self._text)
 
     def _end(self) -> None:
         self.seconds += time.monotonic() - self._began_s
-        self._is_compiling = False

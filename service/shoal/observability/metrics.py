@@ -55,8 +55,8 @@ SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 ClusterFigures: TypeAlias = tuple[ReleaseStats, float, Float64Vector, ConfidentialStats, LossTotals | None]
 """What `Metrics.observe` counts of clusters, in the order of its parameters."""
 _EXTREMES = {
-    "shoal_cluster_values_min": "Smallest number of distinct values",
-    "shoal_cluster_value_share_max": "Largest share of one value",
+    "shoal_cluster_values_min": "Fewest values of different people",
+    "shoal_cluster_value_share_max": "Largest share of people with one value",
     "shoal_cluster_distance_max": "Largest earth mover's distance from the reference",
 }
 """Gauges of the clusters of one step; NaN until something was measured."""

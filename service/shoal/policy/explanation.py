@@ -34,7 +34,7 @@ def explain(policy: Policy) -> dict[str, str]:
         found["privacy.l"] = f"{_diversity_of(policy.diversity, policy.k)}, for {where}"
     if policy.max_value_share is not None:
         share = policy.max_value_share
-        found["privacy.max_value_share"] = f"at most {share:g} of the records of a cluster have one value, for {where}"
+        found["privacy.max_value_share"] = f"at most {share:g} of the people of a cluster have one value, for {where}"
     if policy.t is not None:
         what = "; ".join(_closeness_of(attribute) for attribute in policy.protected)
         found["privacy.t"] = f"t-closeness, t = {policy.t:g}: {what}"
@@ -140,7 +140,7 @@ def _advise_on_confidential(policy: Policy) -> Iterator[str]:
             yield from _advise_on_reference(policy, policy.t, attribute, attribute.reference)
     if unprotected := _names(attribute for attribute in policy.confidential if attribute not in policy.protected):
         yield (
-            f"{unprotected}: not protected, because other attributes have protect: true; all records of a cluster can "
+            f"{unprotected}: not protected, because other attributes have protect: true; all people of a cluster can "
             "have the same value"
         )
 
@@ -149,7 +149,7 @@ def _advise_on_diversity(policy: Policy) -> Iterator[str]:
     diversity, share = policy.diversity, policy.max_value_share
     if diversity is not None and diversity.kind == "distinct" and share is not None and share >= 1:
         yield (
-            "privacy.max_value_share: 1 sets no limit, and distinct l alone is weak: all records of a cluster but "
+            "privacy.max_value_share: 1 sets no limit, and distinct l alone is weak: all people of a cluster but "
             "l - 1 can have one value, and the size of a cluster or a suppressed record can show which ones do; leave "
             "it out (0.5), or give a share below 1"
         )

@@ -63,7 +63,7 @@ class Policy:
     scaling : {"spreads", "bounds"}
         What distances of a stream are scaled by.
     max_value_share : float or None
-        Maximum share of one value of a protected attribute in the records of a cluster. 0.5 if the policy asks for
+        Maximum share of the people of a cluster who have one value of a protected attribute. 0.5 if the policy asks for
         distinct l-diversity and says nothing of it.
     target_span : float or None
         Mean excess span to hold, in records.

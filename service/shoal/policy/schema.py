@@ -494,8 +494,8 @@ class PrivacySection(Section):
         example=3,
     )
     max_value_share: Number | None = key(
-        "Largest share of one value of a protected attribute in the records of a cluster; 1 is no limit. Price as of "
-        "`l`.",
+        "Largest share of the people of a cluster who have one value of a protected attribute; 1 is no limit. Price as "
+        "of `l`.",
         shown="0.5 with distinct `l`, else off",
         example=0.6,
         gt=0,

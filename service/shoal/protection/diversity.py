@@ -13,13 +13,14 @@ References
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import Float64Vector, Int8Vector, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Vector, Int8Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit_inline, njit_inner
 
@@ -54,7 +55,7 @@ class DiversityRule(NamedTuple):
     l_kind: int  # NO_L, DISTINCT, ENTROPY or RECURSIVE
     l: float  # noqa: E741 - the letter of the literature
     c: float  # of recursive diversity
-    max_value_share: float  # largest share of one value among the records of a cluster; 1: none
+    max_value_share: float  # largest share of the people of a cluster who have one value; 1: none
     t: float  # largest distance of a cluster from the reference; 1: none
     distances: Int8Vector  # (q,): ORDERED, EQUAL or HIERARCHICAL
     bin_bounds: Int64Vector  # (q + 1,)
@@ -167,36 +168,54 @@ NO_DIVERSITY = build_diversity_rule()  # no constraint
 
 T_TOLERANCE = 1e-12  # rounding allowance for a distance between distributions
 ENTROPY_TOLERANCE = 1e-12  # rounding allowance for an entropy, in nats
-SHARE_TOLERANCE = 1e-9  # rounding allowance, in records, for the largest share of a value or of a subject
+SHARE_TOLERANCE = 1e-9  # rounding allowance, in people or records, for the largest share of a value or of a subject
 
 
-def empty_diversity_scratch(capacity: int) -> Int64Matrix:
-    """Return the scratch array of `is_diverse` for clusters of up to ``capacity`` records."""
-    return np.zeros((2, capacity), np.int64)
+class DiversityScratch(NamedTuple):
+    """Scratch arrays for the check of one cluster."""
+
+    codes: Int64Vector  # (capacity,): values or bins of the cluster, ascending, each once
+    weights: Float64Vector  # (capacity,): what each of them weighs
+    people: Int64Matrix  # (8, capacity): rows `PERSON` to `QUEUE`, of a cluster with several records of one person
+
+
+PERSON, RECORDS, PAIRS, FIRSTS, VALUE_OF, PERSON_OF, REACHED_BY, QUEUE = range(8)
+
+
+def empty_diversity_scratch(capacity: int) -> DiversityScratch:
+    """Return the scratch arrays of `is_diverse` for clusters of up to ``capacity`` records."""
+    return DiversityScratch(
+        np.zeros(capacity, np.int64), np.zeros(capacity), np.zeros((QUEUE + 1, capacity + 1), np.int64)
+    )
 
 
 @njit_inner
 def is_diverse(
-    rule: DiversityRule, values: Int64Matrix, bins: Int64Matrix, members: Int64Vector, scratch: Int64Matrix
+    rule: DiversityRule,
+    values: Int64Matrix,
+    bins: Int64Matrix,
+    subjects: Int64Vector,
+    members: Int64Vector,
+    scratch: DiversityScratch,
 ) -> bool:
     """Whether the cluster ``members`` (m,) satisfies a rule in each of q protected attributes; an empty cluster does.
 
     ``values`` (q, n) are the value codes of all records, of which only equality counts, and ``bins`` (q, n) their bins
-    in the references, not read without t. ``scratch`` (2, m or more) is that of `empty_diversity_scratch`.
+    in the references, not read without t. ``subjects`` (n,) are codes, too; empty if each record is one of its own.
 
-    Counts are those of records, as they are published. n is their number, n_v those with value v, r_1 >= r_2 >= ... are
-    the counts in descending order:
+    People are counted. P is their number. Each weighs one, split evenly over the person's records in the cluster: w_v
+    is the weight of the records with value v. h_v is the number of people who have v at all.
 
-    - distinct: at least l different values,
-    - entropy: -Σ (n_v / n) log(n_v / n) >= log l,
-    - recursive: r_1 < c (r_l + r_(l+1) + ...), so there are at least l different values,
-    - value share: r_1 <= max_value_share n,
-    - t: `distance_of` is at most t.
+    - distinct: l values or more can be assigned to different people who have them,
+    - entropy: -Σ (w_v / P) log(w_v / P) >= log l,
+    - recursive: the largest h_v < c (r_l + r_(l+1) + ...), where r_1 >= r_2 >= ... are the w_v,
+    - value share: the largest h_v <= max_value_share P,
+    - t: the distance of w_v / P from the reference is at most t.
 
     Cost: O(m log m) per attribute, about; with an ordered reference O(m log bins) in addition, with a hierarchical one
-    O(m levels).
+    O(m levels), with a person of several records O(l m) for each value in distinct l-diversity.
     """
-    return bool(excess_of(rule, values, bins, members, scratch, 0.0) <= 0.0)
+    return bool(excess_of(rule, values, bins, subjects, members, scratch, 0.0) <= 0.0)
 
 
 @njit_inner
@@ -204,122 +223,239 @@ def excess_of(
     rule: DiversityRule,
     values: Int64Matrix,
     bins: Int64Matrix,
+    subjects: Int64Vector,
     members: Int64Vector,
-    scratch: Int64Matrix,
+    scratch: DiversityScratch,
     enough: float,
 ) -> float:
     """Return by how much a cluster violates a rule: 0 if it satisfies it, and more the farther it is from that.
 
     It is the sum over the attributes of: the share of the l values that is missing, or what the entropy lacks in nats,
-    or r_1 - c (r_l + ...) over n; the part of the largest share that is too large; the part of the distance above t.
+    or h - c (r_l + ...) over P; the part of the largest share that is too large; the part of the distance above t.
     Once it is above ``enough``, it may be returned without the rest. Parameters: see `is_diverse`.
     """
     total = 0.0
     if members.size == 0:
         return total
+    people = _count_people(subjects, members, scratch)
     if rule.l_kind != NO_L or rule.max_value_share < 1.0:
         for attribute in range(values.shape[0]):
-            total += _excess_of_values(rule, values[attribute], members, scratch)
+            total += _excess_of_values(rule, values[attribute], members, people, scratch)
             if total > enough:
                 return total
     if rule.t < 1.0:
         for attribute in range(bins.shape[0]):
-            total += _excess_of_distance(rule, attribute, bins[attribute], members, scratch)
+            distinct = _weigh(bins[attribute], members, people, scratch)
+            own, weights = scratch.codes[:distinct], scratch.weights[:distinct]
+            excess = distance_of(rule, attribute, own, weights, people) - rule.t
+            total += excess if excess > T_TOLERANCE else 0.0
             if total > enough:
                 return total
     return total
 
 
 @njit_inline
-def _excess_of_distance(
-    rule: DiversityRule, attribute: int, bins: Int64Vector, members: Int64Vector, scratch: Int64Matrix
-) -> float:
-    """Return the distance of a cluster from the reference of one attribute above t; 0 if it is at most t."""
-    own = scratch[0, : members.size]
-    for x in range(members.size):
-        own[x] = bins[members[x]]
+def _count_people(subjects: Int64Vector, members: Int64Vector, scratch: DiversityScratch) -> int:
+    """Return the people of a cluster. If one has several records, write who owns each member, and their records."""
+    size = members.size
+    if subjects.size == 0:
+        return int(size)
+    own, person, records = scratch.codes[:size], scratch.people[PERSON], scratch.people[RECORDS]
+    for x in range(size):
+        own[x] = subjects[members[x]]
     shell_sort(own)
-    excess = distance_of(rule, attribute, own) - rule.t
-    return excess if excess > T_TOLERANCE else 0.0
+    people = 0
+    for x in range(size):
+        if x == 0 or own[x] != own[people - 1]:
+            own[people] = own[x]
+            records[people] = 0
+            people += 1
+    if people < size:
+        for x in range(size):
+            person[x] = _place(own[:people], subjects[members[x]])
+            records[person[x]] += 1
+    return people
 
 
 @njit_inline
-def _excess_of_values(rule: DiversityRule, codes: Int64Vector, members: Int64Vector, scratch: Int64Matrix) -> float:
-    """Return the excess of the values of one attribute: that of the largest share, and that of l-diversity."""
-    size, own = members.size, scratch[0, : members.size]
+def _place(ascending: Int64Vector, code: int) -> int:
+    """Return the index of a code."""
+    low, high = 0, ascending.size
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if ascending[middle] > code:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@njit_inline
+def _weigh(codes: Int64Vector, members: Int64Vector, people: int, scratch: DiversityScratch) -> int:
+    """Write the values of a cluster, ascending, and their weights, after `_count_people`; return their number.
+
+    The weights are added in the order of the members, so they do not depend on the codes.
+    """
+    size, distinct, own, weights = members.size, 0, scratch.codes[: members.size], scratch.weights
     for x in range(size):
         own[x] = codes[members[x]]
     shell_sort(own)
-    distinct, largest, start = 0, 0, 0
     for x in range(size):
-        if x + 1 == size or own[x + 1] != own[x]:
-            scratch[1, distinct] = x + 1 - start
-            largest = max(largest, x + 1 - start)
+        if x == 0 or own[x] != own[distinct - 1]:
+            own[distinct] = own[x]
+            weights[distinct] = 0.0
             distinct += 1
-            start = x + 1
-    above = largest - rule.max_value_share * size
-    excess = above / size if above > SHARE_TOLERANCE else 0.0
+        weights[distinct - 1] += 1.0
+    if people < size:
+        person, records, pairs = scratch.people[PERSON], scratch.people[RECORDS], scratch.people[PAIRS]
+        weights[:distinct] = 0.0
+        for x in range(size):
+            value = _place(own[:distinct], codes[members[x]])
+            weights[value] += 1.0 / records[person[x]]
+            pairs[x] = value * size + person[x]
+    return distinct
+
+
+@njit_inline
+def _excess_of_values(
+    rule: DiversityRule, codes: Int64Vector, members: Int64Vector, people: int, scratch: DiversityScratch
+) -> float:
+    """Return the excess of the values of one attribute: that of the largest share, and that of l-diversity."""
+    distinct = _weigh(codes, members, people, scratch)
+    weights, largest = scratch.weights[:distinct], 0.0
+    if people < members.size:
+        largest = float(_group_pairs(members.size, distinct, scratch))
+    else:
+        for weight in weights:
+            largest = max(largest, weight)
+    above = largest - rule.max_value_share * people
+    excess = above / people if above > SHARE_TOLERANCE else 0.0
     if rule.l_kind == DISTINCT:
+        if people < members.size:
+            distinct = _count_assigned(members.size, distinct, people, rule.l, scratch)
         excess += max(1.0 - distinct / rule.l, 0.0)
     elif rule.l_kind != NO_L:
-        counts = scratch[1, :distinct]
-        shell_sort(counts)  # sums in this order do not depend on the codes
-        excess += _excess_of_counts(rule, counts, size)
+        shell_sort(weights)  # sums in this order do not depend on the codes
+        excess += _excess_of_weights(rule, weights, largest, people)
     return excess
 
 
 @njit_inline
-def _excess_of_counts(rule: DiversityRule, counts: Int64Vector, size: int) -> float:
-    """Return the excess of entropy or recursive l-diversity; ``counts`` are those of the values, ascending."""
-    if rule.l_kind == ENTROPY:
-        total = 0.0
-        for x in range(counts.size):
-            total += counts[x] * math.log(counts[x])
-        excess = math.log(rule.l) - (math.log(size) - total / size)
-        return excess if excess > ENTROPY_TOLERANCE else 0.0
-    rest = 0
-    for x in range(counts.size - int(rule.l) + 1):  # the counts but the l - 1 largest
-        rest += counts[x]
-    excess = counts[counts.size - 1] - rule.c * rest + SHARE_TOLERANCE
-    return excess / size if excess > 0.0 else 0.0
+def _group_pairs(size: int, distinct: int, scratch: DiversityScratch) -> int:
+    """Group the pairs of a value and a person by value, each once; return the most people who have one value."""
+    pairs, firsts = scratch.people[PAIRS, :size], scratch.people[FIRSTS]
+    shell_sort(pairs)
+    count, value, largest = 0, -1, 0
+    for x in range(size):
+        if x == 0 or pairs[x] != pairs[count - 1]:
+            if pairs[x] // size != value:
+                value += 1
+                firsts[value] = count
+            pairs[count] = pairs[x]
+            count += 1
+            largest = max(largest, count - firsts[value])
+    firsts[distinct] = count
+    return largest
 
 
 @njit_inline
-def distance_of(rule: DiversityRule, attribute: int, sorted_bins: Int64Vector) -> float:
+def _count_assigned(size: int, distinct: int, people: int, enough: float, scratch: DiversityScratch) -> int:
+    """Return how many values can be assigned to different people who have them, at most ``enough``."""
+    scratch.people[VALUE_OF, :people] = -1
+    assigned = 0
+    for value in range(distinct):
+        if assigned >= enough:
+            break
+        assigned += _assign(value, size, people, scratch)
+    return assigned
+
+
+@njit_inner
+def _assign(value: int, size: int, people: int, scratch: DiversityScratch) -> bool:
+    """Assign one more value to a person, others to other people if needed: an augmenting path, by breadth."""
+    pairs, firsts, queue = scratch.people[PAIRS], scratch.people[FIRSTS], scratch.people[QUEUE]
+    value_of, person_of, reached_by = scratch.people[VALUE_OF], scratch.people[PERSON_OF], scratch.people[REACHED_BY]
+    reached_by[:people] = -1
+    queue[0], done, waiting = value, 0, 1
+    while done < waiting:
+        current = queue[done]
+        done += 1
+        for x in range(firsts[current], firsts[current + 1]):
+            person = pairs[x] % size
+            if reached_by[person] >= 0:
+                continue
+            reached_by[person] = current
+            if value_of[person] < 0:
+                while reached_by[person] != value:
+                    freed = person_of[reached_by[person]]
+                    value_of[person], person_of[reached_by[person]] = reached_by[person], person
+                    person = freed
+                value_of[person], person_of[value] = value, person
+                return True
+            queue[waiting] = value_of[person]
+            waiting += 1
+    return False
+
+
+@njit_inline
+def _excess_of_weights(rule: DiversityRule, weights: Float64Vector, largest: float, people: int) -> float:
+    """Return the excess of entropy or recursive l-diversity; ``weights`` are those of the values, ascending."""
+    if rule.l_kind == ENTROPY:
+        total = 0.0
+        for weight in weights:
+            total += weight * math.log(weight)
+        excess = math.log(rule.l) - (math.log(people) - total / people)
+        return excess if excess > ENTROPY_TOLERANCE else 0.0
+    rest = 0.0
+    for x in range(weights.size - int(rule.l) + 1):  # the weights but the l - 1 largest
+        rest += weights[x]
+    excess = largest - rule.c * rest + SHARE_TOLERANCE
+    return excess / people if excess > 0.0 else 0.0
+
+
+@njit_inline
+def distance_of(
+    rule: DiversityRule, attribute: int, sorted_bins: Int64Vector, weights: Float64Vector, people: int
+) -> float:
     """Return the earth mover's distance of a cluster from the reference of one protected attribute, from 0 to 1.
 
-    ``sorted_bins`` (m,) are the bins of its records, ascending; there is at least one. Two of m bins are apart by the
-    difference of their ranks over m - 1 (ordered), by 1 (equal), or by the height of their lowest common ancestor over
-    the levels below the root (hierarchical).
+    ``sorted_bins`` (m,) ascend, and are one or more; ``weights`` (m,) are what each weighs, ``people`` their sum. Two
+    of b bins are apart by the difference of their ranks over b - 1 (ordered), by 1 (equal), or by the height of their
+    lowest common ancestor over the levels below the root (hierarchical).
     """
     first, end = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]
     if rule.distances[attribute] == ORDERED:
         cumulative = rule.cumulative[first:end]
         sums = rule.cumulative_sums[first + attribute : end + attribute + 1]
-        return float(_ordered_distance(sorted_bins, cumulative, sums))
+        return float(_ordered_distance(sorted_bins, weights, people, cumulative, sums))
     if rule.distances[attribute] == EQUAL:
-        return float(_equal_distance(sorted_bins, rule.shares[first:end]))
-    return float(_hierarchical_distance(rule, sorted_bins, first, rule.levels[attribute]))
+        return float(_equal_distance(sorted_bins, weights, people, rule.shares[first:end]))
+    return float(_hierarchical_distance(rule, sorted_bins, weights, people, first, rule.levels[attribute]))
 
 
 @njit_inline
-def _ordered_distance(bins: Int64Vector, cumulative: Float64Vector, sums: Float64Vector) -> float:
+def _ordered_distance(
+    bins: Int64Vector, weights: Float64Vector, people: int, cumulative: Float64Vector, sums: Float64Vector
+) -> float:
     """Return the mean of |cumulative share in the cluster - cumulative share in the reference| over the bins.
 
-    The first is a step function with one step per record; the second never falls. Each step crosses it at most once.
+    The first is a step function with one step per bin of the cluster; the second never falls. Each step crosses it at
+    most once.
     """
     m, count = cumulative.size, bins.size
     if m == 1:
         return 0.0
-    start, total = 0, 0.0
+    start, total, below = 0, 0.0, 0.0
     for step in range(count + 1):
         end = bins[step] if step < count else m
         if end > start:
-            height = step / count
+            height = below / people
             crossing = _first_above(cumulative, height, start, end)
             total += height * (crossing - start) - (sums[crossing] - sums[start])
             total += (sums[end] - sums[crossing]) - height * (end - crossing)
             start = end
+        if step < count:
+            below += weights[step]
     return max(total, 0.0) / (m - 1)
 
 
@@ -336,20 +472,23 @@ def _first_above(cumulative: Float64Vector, height: float, low: int, high: int) 
 
 
 @njit_inline
-def _equal_distance(bins: Int64Vector, shares: Float64Vector) -> float:
+def _equal_distance(bins: Int64Vector, weights: Float64Vector, people: int, shares: Float64Vector) -> float:
     """Return half the sum of |share in the cluster - share in the reference|, as 1 minus the shares both have."""
     common, x, count = 0.0, 0, bins.size
     while x < count:
-        y = x
+        y, weight = x, 0.0
         while y < count and bins[y] == bins[x]:
+            weight += weights[y]
             y += 1
-        common += min((y - x) / count, shares[bins[x]])
+        common += min(weight / people, shares[bins[x]])
         x = y
     return max(1.0 - common, 0.0)
 
 
 @njit_inline
-def _hierarchical_distance(rule: DiversityRule, bins: Int64Vector, first: int, levels: int) -> float:
+def _hierarchical_distance(
+    rule: DiversityRule, bins: Int64Vector, weights: Float64Vector, people: int, first: int, levels: int
+) -> float:
     """Return the mean over the levels of half the sum of |share below a node in the cluster - in the reference|.
 
     Each edge of the tree carries that difference: the path between two leaves whose ancestor has height h has 2h edges.
@@ -358,10 +497,110 @@ def _hierarchical_distance(rule: DiversityRule, bins: Int64Vector, first: int, l
     for level in range(levels):
         common, x = 0.0, 0
         while x < count:
-            y, node = x, rule.paths[first + bins[x], level]
+            y, weight, node = x, 0.0, rule.paths[first + bins[x], level]
             while y < count and rule.paths[first + bins[y], level] == node:
+                weight += weights[y]
                 y += 1
-            common += min((y - x) / count, rule.node_shares[node])
+            common += min(weight / people, rule.node_shares[node])
             x = y
         total += max(1.0 - common, 0.0)
     return total / levels
+
+
+# People and values of finished clusters, counted by sorting: for the last checks, and for figures of a release. The
+# definitions are those of `is_diverse`; no function is shared with the kernels above, which form clusters.
+
+LAST_CHECK_TOLERANCE = 1e-9  # rounding allowance for counts of people, shares times counts, entropies and distances
+
+
+class ClusterPeople(NamedTuple):
+    """The people of G clusters of n records."""
+
+    clusters: Int64Vector  # (n,): cluster of each record, from 0; none is empty
+    persons: Int64Vector  # (n,): a number for each person in each cluster
+    weights: Float64Vector  # (n,): one over the records that the person has in the cluster
+    counts: Int64Vector  # (G,)
+
+
+def people_of(labels: Int32Vector | Int64Vector, subjects: Int64Vector | None) -> ClusterPeople:
+    """Return the people of clusters; without ``subjects`` each record is a person. O(n log n)."""
+    clusters = labels.astype(np.int64)
+    if subjects is None:
+        return ClusterPeople(clusters, np.arange(len(clusters)), np.ones(len(clusters)), np.bincount(clusters))
+    order = np.lexsort((subjects, clusters))
+    owners, own = clusters[order], subjects[order]
+    is_first = np.append(True, (owners[1:] != owners[:-1]) | (own[1:] != own[:-1]))[: len(order)]
+    persons = np.empty(len(order), np.int64)
+    persons[order] = np.cumsum(is_first) - 1
+    return ClusterPeople(clusters, persons, 1 / np.bincount(persons)[persons], np.bincount(owners[is_first]))
+
+
+class CountedValues:
+    """The values of one attribute in clusters: what they weigh, and how many people have them. O(n log n)."""
+
+    def __init__(self, values: Int64Vector, people: ClusterPeople) -> None:
+        self._people = people
+        order = np.lexsort((people.persons, values, people.clusters))
+        clusters, codes, persons = people.clusters[order], values[order], people.persons[order]
+        is_value = np.append(True, (clusters[1:] != clusters[:-1]) | (codes[1:] != codes[:-1]))
+        is_pair = is_value | np.append(True, persons[1:] != persons[:-1])
+        starts = np.flatnonzero(is_value)
+        self._owners = clusters[starts]
+        self._weights: Float64Vector = np.add.reduceat(people.weights[order], starts)
+        self._holders = np.add.reduceat(is_pair.astype(np.int64), starts)
+        self._persons = persons[is_pair]
+
+    @property
+    def largest(self) -> Int64Vector:
+        """The most people of each cluster who have one value."""
+        found = np.zeros(len(self._people.counts), np.int64)
+        np.maximum.at(found, self._owners, self._holders)
+        return found
+
+    @property
+    def distinct(self) -> Int64Vector:
+        """The values of each cluster that can be assigned to different people who have them."""
+        found = np.bincount(self._owners)
+        last, ends = np.cumsum(found), np.cumsum(self._holders)
+        for cluster in np.flatnonzero(self._people.counts < np.bincount(self._people.clusters)).tolist():
+            own = range(last[cluster] - found[cluster], last[cluster])
+            groups = [self._persons[ends[value] - self._holders[value] : ends[value]].tolist() for value in own]
+            found[cluster] = count_assigned(groups)
+        return found
+
+    def satisfy(self, diversity: LDiversity) -> BoolVector:
+        """Return which clusters are diverse."""
+        counts, owners, weights = self._people.counts, self._owners, self._weights
+        if diversity.kind == DISTINCT:
+            return np.asarray(self.distinct >= diversity.l, np.bool_)
+        if diversity.kind == ENTROPY:
+            shares = weights / counts[owners]
+            entropies = np.bincount(owners, -shares * np.log(shares), len(counts))
+            return np.asarray(entropies >= np.log(diversity.l) - LAST_CHECK_TOLERANCE, np.bool_)
+        order = np.lexsort((-weights, owners))
+        first = np.searchsorted(owners[order], np.arange(len(counts)))
+        rare = order[np.arange(len(order)) - first[owners[order]] >= diversity.l - 1]
+        rest = np.bincount(owners[rare], weights[rare], len(counts))
+        return np.asarray(self.largest < diversity.c * rest - LAST_CHECK_TOLERANCE, np.bool_)
+
+
+def count_assigned(people_of_value: Sequence[Sequence[int]]) -> int:
+    """Return how many values can be assigned to different people, given who has each. O(values × pairs)."""
+    value_of: dict[int, int] = {}
+    person_of: dict[int, int] = {}
+    for first in range(len(people_of_value)):
+        reached: dict[int, int] = {}
+        queue, free = deque([first]), None
+        while queue and free is None:
+            value = queue.popleft()
+            for person in people_of_value[value]:
+                if person not in reached:
+                    reached[person] = value
+                    if person not in value_of:
+                        free = person
+                        break
+                    queue.append(value_of[person])
+        while free is not None:  # each person on the path takes the value from which it was reached
+            value = value_of[free] = reached[free]
+            person_of[value], free = free, person_of.get(value)
+    return len(value_of)

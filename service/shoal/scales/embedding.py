@@ -14,6 +14,7 @@ records is a quarter of that away.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -77,8 +78,29 @@ class Embedding:
         )
         self.ranges: tuple[float, ...] = tuple(self._weights.tolist())
         published = [axis for axis in axes if axis.scale.attribute.role is Role.QUASI_IDENTIFIER]
-        self.unit = np.array([_unit_of_loss(axis) for axis in published])
+        self.unit = np.array([_unit_of_bounds(axis) or axis.unit for axis in published])
         self._publication = _Publication(published, is_exact=is_exact, is_table=is_table)
+        # The coordinates of quasi-identifiers, which a scaling is of, are before those of steering attributes.
+        scaled = [i for i, axis in enumerate(published) if not axis.scale.is_coded]
+        self._measured_by_width = [(i, n) for n, i in enumerate(scaled) if _unit_of_bounds(published[i]) is None]
+        """Number, and number in a scaling, of each quasi-identifier whose errors are measured in its width."""
+
+    def rescaled(self, scaling: Scaling) -> Self:
+        """Return the embedding of a stream that `of` returns for another scaling; it cannot `select`."""
+        found = copy(self)
+        found._scale_by(scaling)  # noqa: SLF001 - its own
+        return found
+
+    def _scale_by(self, scaling: Scaling) -> None:
+        """Replace the arrays that depend on the scaling."""
+        (widths, centers), count = scaling, len(scaling.widths)
+        middle = (centers - self._origin[:count]) / widths * self._weights[:count]
+        self._divisors = np.concatenate((widths, self._divisors[count:]))
+        self._middle = np.concatenate((middle, self._middle[count:]))
+        if self._measured_by_width:
+            self.unit = self.unit.copy()
+            for number, of_scaling in self._measured_by_width:
+                self.unit[number] = widths[of_scaling]
 
     @classmethod
     def of(
@@ -228,10 +250,10 @@ def _publish(publisher: Publisher, values: Float64Vector, bounds: Int64Vector) -
     return texts.tolist(), numbers
 
 
-def _unit_of_loss(axis: _Axis) -> float:
-    """Return the unit in which errors of an attribute are measured."""
-    low, high = axis.scale.attribute.bounds or (0.0, axis.unit)
-    return axis.unit if axis.scale.is_coded or low == high else high - low
+def _unit_of_bounds(axis: _Axis) -> float | None:
+    """Return the width of the bounds of a quasi-identifier; None without bounds, or if they are equal."""
+    low, high = axis.scale.attribute.bounds or (0.0, 0.0)
+    return None if axis.scale.is_coded or low == high else high - low
 
 
 def _code_distances(scale: AttributeScale, variance: float, missing: float) -> Float64Vector:

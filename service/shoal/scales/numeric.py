@@ -138,8 +138,8 @@ class MemberSums:
 MANY_STEPS = 1e13
 """Multiple of the resolution from which a float cannot show on which side of a tie a mean is."""
 
-CACHED_TEXTS = 1 << 14
-"""Texts cached per attribute; far more than the multiples of a resolution between usual bounds."""
+CACHED_TEXTS = 1 << 12
+"""Texts cached per attribute and partition; more than the multiples of a resolution between usual bounds."""
 
 
 class Published(NamedTuple):
@@ -172,6 +172,7 @@ class PublicationGrid:
         sums = MemberSums(values, cluster_bounds)
         totals = sums.totals
         multiples, certain = self._multiples(totals, sums.exact, np.diff(cluster_bounds)[:, None])
+        is_certain = certain.all()
         published = sums.means() if None in self._steps else np.empty_like(totals)
         columns = []
         for column, step in enumerate(self._steps):
@@ -179,8 +180,9 @@ class PublicationGrid:
                 columns.append([repr(mean) for mean in published[:, column].tolist()])
                 continue
             steps: list[int] = multiples[:, column].tolist()
-            for cluster in np.flatnonzero(~certain[:, column]).tolist():
-                steps[cluster] = step.nearest(*sums.exact_total(cluster, column))
+            if not is_certain:
+                for cluster in np.flatnonzero(~certain[:, column]).tolist():
+                    steps[cluster] = step.nearest(*sums.exact_total(cluster, column))
             columns.append(step.texts(steps))
             published[:, column] = [number * step.whole / step.unit for number in steps]
         return Published([list(row) for row in zip(*columns, strict=True)], published)

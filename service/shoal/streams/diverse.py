@@ -1,7 +1,8 @@
 """The stream rules under l-diversity, t-closeness and a largest share of one value.
 
 Each rule decides as it does without them if its cluster satisfies them. Otherwise a new cluster grows around the oldest
-record to a given number of members n; if none is found, that record is suppressed. Of the records with which the
+record to a given number of members n, all of different people; if none is found, that record is suppressed. So records
+are people while it grows, and no bound on a finished cluster is lost. Of the records with which the
 cluster can still be completed the one that the rule prefers joins. Where a bound is not exact, clusters are tried from
 loose to strict. Then n is raised. The finished cluster is checked exactly. This is steering ([1]_, section IV) as a
 hard constraint: a weight cannot guarantee anything, because records near enough always outweigh it.
@@ -42,6 +43,7 @@ from shoal.protection.diversity import (
     RECURSIVE,
     SHARE_TOLERANCE,
     DiversityRule,
+    DiversityScratch,
     LDiversity,
     Protection,
     ValueReference,
@@ -116,14 +118,14 @@ class DiversityState(NamedTuple):
     distances: Float64Vector  # (capacity,): scratch
     opportunity_costs: Float64Vector  # (capacity,): what the rule subtracts from the costs
     is_member: BoolVector  # (capacity,)
-    scratch: Int64Matrix  # (2, capacity): that of `is_diverse`
+    scratch: DiversityScratch
 
 
 class DiverseRule(PartitionFlushRule):
     """Rules nearest, greedy and awo; a cluster that is not diverse is replaced by one that grows under the constraints.
 
-    At the end of the stream the held records are partitioned under the same constraints. If even a single cluster of
-    all records violates them, the oldest record is decided on until none is held.
+    At the end of the stream the held records are partitioned under the same constraints. If no partition is found, the
+    oldest record is decided on until none is held.
 
     Cost per cluster: that of the rule, and O(n held (d + q)) for each size n that is tried.
     """
@@ -161,9 +163,12 @@ class DiverseRule(PartitionFlushRule):
         self._decide(decisions, np.array([0, newest]), FLUSHED, ALL)
 
     def _table(self) -> HeldTable | None:
-        """Return the held records as a table; None if they cannot be one cluster."""
+        """Return the held records as a table; None if no partition of them satisfies the constraints.
+
+        If each person has one record, none does unless all records as one cluster do.
+        """
         held, constraints = self._buffer.held, self._stream.constraints
-        if not are_held_diverse(held, self._state):
+        if not are_held_diverse(held, self._state) and self._buffer.population == len(self._buffer):
             return None
         rows = held_as_table(self._stream)
         return HeldTable(held, self._points(rows), constraints, self._protection) if len(rows) else None
@@ -178,8 +183,8 @@ class DiverseRule(PartitionFlushRule):
 class DiverseBlockRule(DiverseRule):
     """When a record expires, all held records are released in the clusters of a partition under the constraints.
 
-    With t, the partition is made of clusters that grow around the oldest record in turn. If even a single cluster of
-    all held records violates the constraints, only the oldest record is decided on.
+    With t, the partition is made of clusters that grow around the oldest record in turn. If no partition is found, only
+    the oldest record is decided on.
     """
 
     def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
@@ -197,7 +202,7 @@ class DiverseBlockRule(DiverseRule):
                 release_partition(self._stream, decisions, labels, newest, cause)
 
     def _block_labels(self, newest: int) -> Int32Vector | None:
-        """Return the cluster of each held record; None if one cluster of all violates the constraints."""
+        """Return the cluster of each held record; None if no partition is found."""
         table = self._table()
         if table is None:
             return None
@@ -234,7 +239,7 @@ class HeldTable:
         )
 
     def partition(self) -> Int32Vector | None:
-        """Return the clusters of the table (n,); None if no partition satisfies the constraints."""
+        """Return the clusters of the table (n,); None if no partition is found."""
         algorithm = "auto" if self._has_t else "mdav"
         try:
             return refined(self._points, self._k, algorithm, "descent", constraints=self._constraints).labels
@@ -383,22 +388,23 @@ def is_cluster_diverse(held: HeldRecords, state: DiversityState, members: Int64V
     first, head, tail = held.code_distances.size, held.extent[HEAD], held.extent[TAIL]
     middle = first + state.attributes[0]
     values, bins = held.codes[first:middle, head:tail], held.codes[middle:, head:tail]
-    return bool(is_diverse(state.rule, values, bins, members, state.scratch))
+    return bool(is_diverse(state.rule, values, bins, held.subjects[head:tail], members, state.scratch))
 
 
 @njit_inner
 def grow_diverse(stream: StreamState, state: DiversityState, moves: bool) -> int:
     """Write a cluster of the oldest record that satisfies all constraints to `Workspace.members`; return its size.
 
-    Members are written oldest first; the size is 0 if no such cluster was found. n is k, then k + 1, then half as many
-    more each time, up to 4k or twice the smallest n that t allows. Cost: O(n held (d + q)) for each n and strictness.
+    Each member is another person. Members are written oldest first; the size is 0 if no such cluster was found. n is k,
+    then k + 1, then half as many more each time, up to 4k or twice the smallest n that t allows. Cost: O(n held (d +
+    q)) for each n and strictness.
     """
     held, workspace, constraints = stream.held, stream.workspace, stream.constraints
-    count = held.extent[TAIL] - held.extent[HEAD]
+    count = _number_all(stream, state)
     smallest = max(constraints.k, _values_needed(state.rule))
     smallest = int(max(smallest, math.ceil(1.0 / state.rule.max_value_share - SHARE_TOLERANCE)))
     n, largest, levels = smallest, 0, _levels(state)
-    if count < n or _number_all(stream, state) < constraints.k:
+    if count < n:
         return 0
     while n <= count:
         _start(held, constraints, state, n, 0.0)
@@ -408,9 +414,8 @@ def grow_diverse(stream: StreamState, state: DiversityState, moves: bool) -> int
             strictness = level / (levels - 1)
             _start(held, constraints, state, n, strictness)
             size = _grow_to(stream, state, n, strictness, moves)
-            are_enough = size == n and state.missing[state.attributes[0]] <= 0
-            if are_enough and is_cluster_diverse(held, state, workspace.members[:n]):
-                sort_by_age(workspace.members[:n], workspace.heap[:count])
+            if size == n and is_cluster_diverse(held, state, workspace.members[:n]):
+                sort_by_age(workspace.members[:n], workspace.heap[: held.extent[TAIL] - held.extent[HEAD]])
                 return n
         limit = largest if largest > 0 else count
         if n == limit:
@@ -455,7 +460,7 @@ def _start(held: HeldRecords, constraints: StreamConstraints, state: DiversitySt
     state.missing[:q] = _values_needed(rule)
     state.largest[:q] = int(min(rule.max_value_share, _largest_share(rule, strictness)) * n + SHARE_TOLERANCE)
     state.missing[q] = constraints.k
-    state.largest[q] = int(constraints.max_share * n + SHARE_TOLERANCE)
+    state.largest[q] = 1
     if rule.t < 1.0:
         state.budgets.counts[:] = 0
         state.budgets.available[:] = 0

@@ -11,7 +11,8 @@ from the head, so that the oldest held record is 0. A *position* is the arrival 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import NamedTuple
 
@@ -82,6 +83,18 @@ class Decisions:
     suppressed_newest: Int64Vector  # (S,)
     suppressed_causes: Int8Vector  # (S,)
     suppressed_before: Int64Vector  # (S,): clusters of this call that were decided before; ascending
+
+    @classmethod
+    def join(cls, parts: Sequence[Decisions]) -> Decisions:
+        """Return the decisions of consecutive calls as those of one."""
+        members = np.cumsum([0, *(len(part.positions) for part in parts)])
+        clusters = np.cumsum([0, *(len(part.causes) for part in parts)])
+        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        bounds = [part.cluster_bounds[1:] + start for part, start in zip(parts, members, strict=False)]
+        columns["cluster_bounds"] = [np.zeros(1, np.int64), *bounds]
+        before = columns["suppressed_before"]
+        columns["suppressed_before"] = [part + start for part, start in zip(before, clusters, strict=False)]
+        return cls(**{name: np.concatenate(arrays) for name, arrays in columns.items()})
 
 
 class CoordinateBlock(NamedTuple):
@@ -162,8 +175,8 @@ class Buffer:
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
         """Replace the coordinates (held, d) of the held records. Codes stay; an existing cell index becomes invalid."""
-        self.compact()
-        self.held.coordinates[:, : len(self)] = coordinates.T
+        self.held.coordinates[:, self._slots()] = coordinates.T
+        self.held.gap_state[COMPACTIONS] += 1
 
     def compact(self, arriving: int = 0) -> None:
         """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""

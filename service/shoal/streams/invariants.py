@@ -16,14 +16,26 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, 
 from shoal.errors import AnonymityViolation, GuaranteeError
 from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit, njit_inline
-from shoal.protection.diversity import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
+from shoal.protection.diversity import (
+    DISTINCT,
+    ENTROPY,
+    LAST_CHECK_TOLERANCE,
+    NO_L,
+    ORDERED,
+    RECURSIVE,
+    ClusterPeople,
+    CountedValues,
+    DiversityRule,
+    LDiversity,
+    Protection,
+    people_of,
+)
 from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
 
 VALID, NOT_HELD, TOO_FEW_SUBJECTS, SHARE_EXCEEDED, OVERDUE = range(5)
 """Results of `check_decisions`."""
 SHARE_TOLERANCE = 1e-9
 """Tolerance, in records, when a count is compared with ``max_share`` x cluster size; covers rounding."""
-TOLERANCE = 1e-9  # the same for counts, shares times counts, and distances of protected attributes
 MIN_CAPACITY = 4096
 """Smallest capacity of the registry, in records. Decided records are dropped together when it is full."""
 _NAMES = {DISTINCT: "distinct", ENTROPY: "entropy", RECURSIVE: "recursive"}
@@ -95,21 +107,24 @@ class InvariantChecker:
         subject_counts = np.empty((2, decisions.clusters.shape[1]), np.int64)
         decided_subjects = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
         result = check_decisions(registry, self._arrivals, decisions, self._limits, subject_counts, decided_subjects)
-        k, delta, max_share = self._limits
-        faults = {
-            NOT_HELD: "a decision names a record that is not held",
-            TOO_FEW_SUBJECTS: f"a cluster has fewer than {k} subjects",
-            SHARE_EXCEEDED: f"a subject has a share above {max_share} of a cluster",
-            OVERDUE: f"a record was not decided in time (delta is {delta})",
-        }
         fault = violated and f"a cluster {violated}"
         if result != VALID:
-            fault = faults[result]
+            fault = self._fault(result)
         if fault:
             error = GuaranteeError if result == OVERDUE else AnonymityViolation
             raise error(f"{fault}; nothing of its block was released")
         self._violated = False
         return subject_counts
+
+    def _fault(self, result: int) -> str:
+        """Return what a result of `check_decisions` other than `VALID` says."""
+        k, delta, max_share = self._limits
+        return {
+            NOT_HELD: "a decision names a record that is not held",
+            TOO_FEW_SUBJECTS: f"a cluster has fewer than {k} subjects",
+            SHARE_EXCEEDED: f"a subject has a share above {max_share} of a cluster",
+            OVERDUE: f"a record was not decided in time (delta is {delta})",
+        }[result]
 
     def _forget_decided(self, arriving: int) -> None:
         """Drop decided records, and allocate twice the capacity that the held and the arriving records need."""
@@ -128,39 +143,40 @@ class InvariantChecker:
         slots = np.searchsorted(self._registry.positions[: self._filled], decisions.positions)
         if (slots == self._filled).any():
             return ""  # a record that is not held, which `check_decisions` finds
-        return violated_constraint(self._protection, self._codes[slots], decisions.clusters[END])
+        subjects, ends = self._registry.subjects[slots], decisions.clusters[END]
+        return violated_constraint(self._protection, self._codes[slots], subjects, ends)
 
 
-def violated_constraint(protection: Protection, codes: Int64Matrix, ends: Int64Vector) -> str:
+def violated_constraint(protection: Protection, codes: Int64Matrix, subjects: Int64Vector, ends: Int64Vector) -> str:
     """Return the constraint that a cluster violates, in words; empty if none does. Cluster g ends at ``ends[g]``."""
-    sizes = np.diff(ends, prepend=0)
-    clusters = np.repeat(np.arange(len(ends)), sizes)
+    people = people_of(np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)), subjects)
     for attribute in range(protection.attributes):
-        found = _violated_by_values(protection.rule, codes[:, attribute], clusters, sizes)
+        found = _violated_by_values(protection.rule, codes[:, attribute], people)
         if found:
             return found
         if protection.has_bins:
             bins = codes[:, protection.attributes + attribute]
-            distances = distances_of_clusters(protection.rule, attribute, bins, clusters, sizes)
-            if (distances > protection.rule.t + TOLERANCE).any():
+            distances = distances_of_clusters(protection.rule, attribute, bins, people)
+            if (distances > protection.rule.t + LAST_CHECK_TOLERANCE).any():
                 return f"is farther than {protection.rule.t} from the reference"
     return ""
 
 
 def distances_of_clusters(
-    rule: DiversityRule, attribute: int, bins: Int64Vector, clusters: Int64Vector, sizes: Int64Vector
+    rule: DiversityRule, attribute: int, bins: Int64Vector, people: ClusterPeople
 ) -> Float64Vector:
     """Return the earth mover's distance of each cluster from the reference of an attribute, shape (G,)."""
+    count = len(people.counts)
     part = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1])
     reference = rule.shares[part]
     m = len(reference)
-    counts = np.bincount(clusters * m + bins, minlength=len(sizes) * m).reshape(-1, m)
-    differences: Float64Matrix = counts / sizes[:, None] - reference
+    weights = np.bincount(people.clusters * m + bins, people.weights, count * m).reshape(-1, m)
+    differences: Float64Matrix = weights / people.counts[:, None] - reference
     if rule.distances[attribute] == ORDERED:
         ordered: Float64Vector = np.abs(np.cumsum(differences, axis=1))[:, :-1].sum(axis=1)
         return ordered / max(m - 1, 1)
     levels = int(rule.levels[attribute])
-    found: Float64Vector = np.zeros(len(sizes))
+    found: Float64Vector = np.zeros(count)
     if not levels:
         found += np.abs(differences).sum(axis=1)
         return found / 2
@@ -169,34 +185,14 @@ def distances_of_clusters(
     return found / (2 * levels)
 
 
-def _violated_by_values(rule: DiversityRule, values: Int64Vector, clusters: Int64Vector, sizes: Int64Vector) -> str:
+def _violated_by_values(rule: DiversityRule, values: Int64Vector, people: ClusterPeople) -> str:
     """Return which of l-diversity and the largest share a cluster violates in one attribute."""
-    order = np.lexsort((values, clusters))
-    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1) | (np.diff(values[order], prepend=0) != 0))
-    counts, owners = np.diff(starts, append=len(order)), clusters[order][starts]
-    largest = np.zeros(len(sizes), np.int64)
-    np.maximum.at(largest, owners, counts)
-    if (largest > rule.max_value_share * sizes + TOLERANCE).any():
-        return f"has a value with a share above {rule.max_value_share}"
-    if rule.l_kind == NO_L:
+    found = CountedValues(values, people)
+    if (found.largest > rule.max_value_share * people.counts + LAST_CHECK_TOLERANCE).any():
+        return f"has a value that a share above {rule.max_value_share} of its people have"
+    if rule.l_kind == NO_L or found.satisfy(LDiversity(rule.l_kind, rule.l, rule.c)).all():
         return ""
-    if rule.l_kind == DISTINCT:
-        is_diverse = np.bincount(owners, minlength=len(sizes)) >= rule.l
-    elif rule.l_kind == ENTROPY:
-        shares = counts / sizes[owners]
-        is_diverse = np.bincount(owners, -shares * np.log(shares), len(sizes)) >= np.log(rule.l) - TOLERANCE
-    else:
-        is_diverse = largest < rule.c * _sum_of_rare(counts, owners, sizes, int(rule.l)) - TOLERANCE
-    return "" if is_diverse.all() else f"has no {_NAMES[rule.l_kind]} {rule.l:g}-diversity"
-
-
-def _sum_of_rare(counts: Int64Vector, owners: Int64Vector, sizes: Int64Vector, l: int) -> Float64Vector:  # noqa: E741
-    """Return for each cluster the records of all values but the l - 1 most frequent."""
-    order = np.lexsort((-counts, owners))
-    first = np.searchsorted(owners[order], np.arange(len(sizes)))
-    ranks = np.arange(len(order)) - first[owners[order]]
-    rare = order[ranks >= l - 1]
-    return np.asarray(np.bincount(owners[rare], counts[rare], len(sizes)), np.float64)
+    return f"has no {_NAMES[rule.l_kind]} {rule.l:g}-diversity"
 
 
 def _sums_by_node(differences: Float64Matrix, nodes: Int64Vector) -> Float64Matrix:

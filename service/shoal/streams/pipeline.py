@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import groupby, pairwise
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError
 from shoal.formats import Block, JsonEncoder, RecordEncoder
 from shoal.policy import Policy
@@ -75,7 +75,8 @@ class PartitionPipeline:
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
         self._spreads = Spreads.of(policy, state.spreads)
         self._categories = CategoryIndex(policy)
-        self._embedding = self._embed(None if self._spreads is None else self._spreads.scaling)
+        scaling = None if self._spreads is None else self._spreads.scaling
+        self._embedding = Embedding.of(policy, scaling, self._categories.trees, self._categories.texts)
         # What the policy does not ask for is not created, and costs its records nothing.
         numbers = ConfidentialNumbers(policy)
         self._numbers = numbers if len(numbers) else None
@@ -164,54 +165,48 @@ class PartitionPipeline:
         if is_undecided is None:
             is_undecided = np.ones(length, np.bool_)
         block = self._encode_categories(block)
-        if self._spreads is None or not length:
-            return self._process(block, expiry_keys, is_undecided)
-        parts, start = [], 0
-        while start < length:
-            end = start + self._next_part(self._spreads, block, expiry_keys, is_undecided, start)
-            part = slice(start, end)
-            parts.append(self._process(block.slice(part), expiry_keys[part], is_undecided[part]))
-            start = end
-        return join_decisions(parts)
+        positions = np.arange(self._next_position, self._next_position + length)
+        self._next_position += length
+        if self._restorer:
+            self._restore_clusters(self._restorer, block, positions, expiry_keys)
+        arrived = self._select(block, positions, expiry_keys, is_undecided)
+        self._records.put(arrived.positions, arrived.records)
+        decisions = self._encode_decided(self._decide(arrived))
+        if self._reorder is not None:
+            held = self._clusterer.held_positions()
+            first_undecided = int(held[0]) if len(held) else self._next_position
+            due = self._reorder.pop_due(arrived.positions, arrived.records.expiry_keys, first_undecided)
+            decisions = released_in_order(decisions, due)
+        return self._count_released(decisions)
 
     def flush(self) -> BlockDecisions:
         """Decide on all held records and release or suppress them, as at the end of a stream; see `StreamClusterer`."""
         if self._spreads is not None and not self._spreads.are_learned:
             self._scale_by_held(self._spreads, np.empty((0, len(self.policy.clustered))))
-        decisions = self._encode_decided(self._clusterer.flush())
+        decisions = self._encode_decided([self._published(self._clusterer.flush())])
         if self._reorder is not None:
             decisions = released_in_order(decisions, self._reorder.pop_all(self._clusterer.next_position - 1))
         return self._count_released(decisions)
 
-    def _process(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector) -> BlockDecisions:
-        positions = np.arange(self._next_position, self._next_position + len(block.values))
-        self._next_position += len(positions)
-        if self._restorer:
-            self._restore_clusters(self._restorer, block, positions, expiry_keys)
-        positions, subjects, records = self._select(block, positions, expiry_keys, is_undecided)
-        decided = self._cluster(subjects, positions, records)
-        decisions = self._encode_decided(decided)
-        if self._reorder is not None:
-            held = self._clusterer.held_positions()
-            first_undecided = int(held[0]) if len(held) else self._next_position
-            due = self._reorder.pop_due(positions, records.expiry_keys, first_undecided)
-            decisions = released_in_order(decisions, due)
-        return self._count_released(decisions)
-
     def _select(
         self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix, is_undecided: BoolVector
-    ) -> tuple[Int64Vector, Int64Vector, StoredRecords]:
-        """Return position, subject and contents of the records that were not decided before a restart."""
+    ) -> _Arrived:
+        """Return the records that were not decided before a restart."""
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
         unchanged_fields, nothing = np.empty(len(positions), np.object_), np.empty((len(positions), 0))
         unchanged_fields[:] = block.unchanged_fields
         numbers = nothing if self._numbers is None else self._numbers.read(block)
         protected = nothing.astype(np.int64) if self._values is None else self._values.encode(block)
         records = StoredRecords(
-            block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen], protected[chosen]
+            block.values[chosen],
+            expiry_keys[chosen],
+            unchanged_fields[chosen],
+            numbers[chosen],
+            protected[chosen],
+            block.subjects[chosen],
         )
         self._next_rank += len(positions) - len(records.values)
-        return positions[chosen], block.subjects[chosen], records
+        return _Arrived(positions[chosen], records)
 
     def _encode_categories(self, block: Block) -> Block:
         """Return the block with the codes of this partition; drop codes that are no longer needed."""
@@ -221,62 +216,76 @@ class PartitionPipeline:
             self._categories.drop_unused(np.vstack([held, *collected]))
         return self._categories.encode(block)
 
-    def _cluster(self, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords) -> Decisions:
-        """Store the records until they are decided, and return the verified decisions."""
-        self._records.put(positions, records)
-        return self._clusterer.push(
-            self._coordinates(records),
-            subjects,
-            positions,
-            records.expiry_keys,
-            self._codes(records.values),
-            *((None, None) if self._values is None else self._values.split(records.protected)),
-        )
+    def _decide(self, arrived: _Arrived) -> list[_Published]:
+        """Return the verified decisions, of each part of the block that has one scaling."""
+        positions, records = arrived
+        codes, (values, bins) = self._codes(records.values), (None, None)
+        if self._values is not None:
+            values, bins = self._values.split(records.protected)
+        published, start = [], 0
+        while start < len(positions):
+            end = start + (len(positions) if self._spreads is None else self._next_part(self._spreads, arrived, start))
+            part = slice(start, end)
+            decided = self._clusterer.push(
+                self._coordinates(records.values[part], records.numbers[part]),
+                records.subjects[part],
+                positions[part],
+                records.expiry_keys[part],
+                codes[part],
+                None if values is None else values[part],
+                None if bins is None else bins[part],
+            )
+            published.append(self._published(decided))
+            start = end
+        return published
 
-    def _coordinates(self, records: StoredRecords) -> Float64Matrix:
+    def _published(self, decided: Decisions) -> _Published:
+        """Return decisions with what the clusters publish, and learn from it."""
+        if len(decided.cluster_bounds) == 1:
+            return _Published(decided, [], np.empty((0, len(self._embedding.unit))), self._embedding.unit)
+        values = self._records.values(decided.positions)
+        texts, centroids = self._embedding.published(values, decided.cluster_bounds)
+        if self._spreads is not None:
+            self._learn(self._spreads, centroids, np.diff(decided.cluster_bounds))
+        return _Published(decided, texts, centroids, self._embedding.unit)
+
+    def _coordinates(self, values: Float64Matrix, numbers: Float64Matrix) -> Float64Matrix:
         if self._space is None:
-            return self._embedding.coordinates(records.values)
-        return self._space.coordinates(self._embedding, records.values, records.numbers)
+            return self._embedding.coordinates(values)
+        return self._space.coordinates(self._embedding, values, numbers)
 
     def _codes(self, values: Float64Matrix) -> Int64Matrix:
         return self._embedding.codes(values) if self._space is None else self._space.codes(self._embedding, values)
 
-    def _next_part(
-        self, spreads: Spreads, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector, start: int
-    ) -> int:
-        """Return how many undecided records from ``start`` on have the same scaling, and set this scaling."""
-        first = start + int(is_undecided[start:].argmax())
-        if not is_undecided[first]:
-            return len(is_undecided) - start
-        epoch = spreads.epoch_of(int(expiry_keys[first, _OFFSET]))
+    def _next_part(self, spreads: Spreads, arrived: _Arrived, start: int) -> int:
+        """Return how many records from ``start`` on have the same scaling, and set this scaling."""
+        positions, expiry_keys = arrived.positions[start:], arrived.records.expiry_keys[start:]
+        epoch = spreads.epoch_of(int(expiry_keys[0, _OFFSET]))
         if spreads.start_epoch(epoch):
             self._rescale(spreads.scaling)
-        length = int(np.searchsorted(expiry_keys[start:, _OFFSET], spreads.epoch_end(epoch)))
+        length = int(np.searchsorted(expiry_keys[:, _OFFSET], spreads.epoch_end(epoch)))
         if spreads.are_learned:
             return length
         # Fewer than WARMUP clusters are published: each decision is taken with the spreads of records held then.
-        chosen = start + np.flatnonzero(is_undecided[start : start + length])
-        before = self._clusterer.count_before_due(self._next_position + chosen - start, expiry_keys[chosen])
+        before = self._clusterer.count_before_due(positions[:length], expiry_keys[:length])
         if before:
-            return length if before == len(chosen) else int(chosen[before]) - start
-        if self._clusterer.population < self.policy.k - 1:
-            return first + 1 - start  # too few for a cluster, with the arriving record too: nothing is compared
-        self._scale_by_held(spreads, block.values[first : first + 1])
-        return first + 1 - start
+            return before
+        # With too few records for a cluster, the arriving one too, nothing is compared.
+        if self._clusterer.population >= self.policy.k - 1:
+            self._scale_by_held(spreads, arrived.records.values[start : start + 1])
+        return 1
 
     def _scale_by_held(self, spreads: Spreads, arriving: Float64Matrix) -> None:
         """Scale by the spreads of the held records and of those that arrive (n, d)."""
         held = self._records.values(self._clusterer.held_positions())
         self._rescale(spreads.scaling_of_held(np.vstack([held, arriving])))
 
-    def _embed(self, scaling: Scaling | None) -> Embedding:
-        return Embedding.of(self.policy, scaling, self._categories.trees, self._categories.texts)
-
     def _rescale(self, scaling: Scaling) -> None:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
-        self._embedding = self._embed(scaling)
-        held = self._records.get(self._clusterer.held_positions())
-        self._clusterer.replace_coordinates(self._coordinates(held))
+        self._embedding = self._embedding.rescaled(scaling)
+        held = self._clusterer.held_positions()
+        coordinates = self._coordinates(self._records.values(held), self._records.numbers(held))
+        self._clusterer.replace_coordinates(coordinates)
 
     def _learn(self, spreads: Spreads, published: Float64Matrix, sizes: Int64Vector) -> None:
         """Learn from clusters; once enough are published, scale by them."""
@@ -290,8 +299,13 @@ class PartitionPipeline:
             self.summary.add_released(decisions.stats)
         return decisions
 
-    def _encode_decided(self, decided: Decisions) -> BlockDecisions:
-        """Compute the centroids of the decided clusters and encode their rows."""
+    def _encode_decided(self, published: Sequence[_Published]) -> BlockDecisions:
+        """Encode the rows of decided clusters, and measure them; those of one unit together."""
+        runs = [_Published.join(list(run)) for _, run in groupby(published, lambda one: one.unit.tobytes())]
+        return join_decisions(list(map(self._encode_run, runs))) if runs else BlockDecisions([], [])
+
+    def _encode_run(self, found: _Published) -> BlockDecisions:
+        decided, texts, centroids, unit = found
         suppressed = self._records.offsets(decided.suppressed)
         if suppressed:
             self.summary.suppressed["suppressed"] += len(suppressed)
@@ -299,10 +313,6 @@ class PartitionPipeline:
             self._next_rank += len(suppressed)
             return BlockDecisions([], suppressed)
         members = self._records.get(decided.positions)
-        texts, centroids = self._embedding.published(members.values, decided.cluster_bounds)
-        sizes = np.diff(decided.cluster_bounds)
-        if self._spreads is not None:
-            self._learn(self._spreads, centroids, sizes)
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
         offsets = members.expiry_keys[:, _OFFSET].tolist()
@@ -316,21 +326,21 @@ class PartitionPipeline:
         self.next_cluster_number += len(clusters)
         if self._reorder is not None:
             self._reorder.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
-        published = centroids.repeat(sizes, axis=0)
+        published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
         values = members.values[:, : published.shape[1]]
-        distances = self._distances.measure(values, published, self._embedding.unit)
+        distances = self._distances.measure(values, published, unit)
         stats = measure_clusters(decided, distances, self._next_rank)
         self._next_rank += len(decided.positions) + len(suppressed)
         growth, losses = self.summary.add_clusters(stats, values, published, distances.each, offsets)
         confidential, measures = NO_CONFIDENTIAL_STATS, self.summary.confidential
         if measures is not None:
-            confidential = measures.add(members.numbers, members.protected, decided.cluster_bounds)
+            confidential = measures.add(members.numbers, members.protected, members.subjects, decided.cluster_bounds)
         is_whole = self._reorder is None
         return BlockDecisions(
             clusters,
             suppressed,
             stats,
-            sst_growth=float((growth / self._embedding.unit**2).sum()),
+            sst_growth=float((growth / unit**2).sum()),
             early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
             released=offsets if is_whole else [],
             rows=rows if is_whole else [],
@@ -388,6 +398,35 @@ class StoredRecords(NamedTuple):
     unchanged_fields: NDArray[np.object_]  # (n,): encoded as bytes
     numbers: Float64Matrix  # (n, m): confidential numbers as of `ConfidentialNumbers`
     protected: Int64Matrix  # (n, 2 q): codes and bins of protected values as of `ValueIndex`
+    subjects: Int64Vector  # (n,)
+
+
+class _Arrived(NamedTuple):
+    """The n records of a block on which decisions are to be taken."""
+
+    positions: Int64Vector  # (n,)
+    records: StoredRecords
+
+
+class _Published(NamedTuple):
+    """Decisions, and what their clusters publish."""
+
+    decided: Decisions
+    texts: list[list[str]]  # for each cluster
+    centroids: Float64Matrix  # (G, q): the same as numbers
+    unit: Float64Vector  # (q,): `Embedding.unit`
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Join consecutive decisions with one unit."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            Decisions.join([part.decided for part in parts]),
+            [texts for part in parts for texts in part.texts],
+            np.concatenate([part.centroids for part in parts]),
+            parts[0].unit,
+        )
 
 
 class RecordStore:
@@ -402,6 +441,7 @@ class RecordStore:
             np.full(size, b"", np.object_),
             np.empty((size, numbers)),
             np.empty((size, protected), np.int64),
+            np.empty(size, np.int64),
         )
 
     def put(self, positions: Int64Vector, records: StoredRecords) -> None:
@@ -419,6 +459,11 @@ class RecordStore:
         """Return the values of the records of these positions, shape (n, d)."""
         values: Float64Matrix = self._columns.values[positions & self._mask]
         return values
+
+    def numbers(self, positions: Int64Vector) -> Float64Matrix:
+        """Return the confidential numbers of the records of these positions, shape (n, m)."""
+        numbers: Float64Matrix = self._columns.numbers[positions & self._mask]
+        return numbers
 
     def offsets(self, positions: Int64Vector) -> list[int]:
         """Return the offsets of the records of these positions."""

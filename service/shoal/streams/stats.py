@@ -12,13 +12,12 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute, Policy
-from shoal.protection.diversity import DiversityRule
+from shoal.protection.diversity import ClusterPeople, CountedValues, DiversityRule, people_of
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales.loss import LossTotals, RecordDistances, mean_loss
 from shoal.streams.held_records import Decisions
 from shoal.streams.invariants import distances_of_clusters
 from shoal.streams.steering import ConfidentialNumbers
-from shoal.tables.constraints import count_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +203,8 @@ class ConfidentialStats:
 
     within: float = 0.0  # within clusters
     total: float = 0.0  # in total
-    fewest_values: float = math.inf  # smallest number of distinct values in a cluster
-    value_share: float = -math.inf  # largest share of one value in the records of a cluster
+    fewest_values: float = math.inf  # fewest values of a cluster that can be those of different people
+    value_share: float = -math.inf  # largest share of the people of a cluster who have one value
     distance: float = -math.inf  # largest earth mover's distance of a cluster from the reference
 
     @classmethod
@@ -243,11 +242,15 @@ class ConfidentialMeasures:
         """Whether the policy protects values: records may be suppressed for want of other values."""
         return self._rule is not None
 
-    def add(self, numbers: Float64Matrix, protected: Int64Matrix, cluster_bounds: Int64Vector) -> ConfidentialStats:
+    def add(
+        self, numbers: Float64Matrix, protected: Int64Matrix, subjects: Int64Vector, cluster_bounds: Int64Vector
+    ) -> ConfidentialStats:
         """Add decided clusters, cluster after cluster, and return their figures; NaN is a missing number."""
         found = ConfidentialStats() if self._loss is None else self._add_numbers(self._loss, numbers, cluster_bounds)
         if self._rule is not None:
-            found = ConfidentialStats.join((found, self._add_protected(self._rule, protected, cluster_bounds)))
+            clusters = np.arange(len(cluster_bounds) - 1).repeat(np.diff(cluster_bounds))
+            people = people_of(clusters, subjects)
+            found = ConfidentialStats.join((found, self._add_protected(self._rule, protected, people)))
         self._extremes = ConfidentialStats.join((self._extremes, found))
         return found
 
@@ -258,20 +261,16 @@ class ConfidentialMeasures:
         growth = loss.merge(LossTotals.of(loss.attributes, numbers, means, residues))
         return ConfidentialStats(float(np.nansum(residues * residues)), float((growth / self._unit**2).sum()))
 
-    def _add_protected(
-        self, rule: DiversityRule, protected: Int64Matrix, cluster_bounds: Int64Vector
-    ) -> ConfidentialStats:
-        sizes = np.diff(cluster_bounds)
-        owners = np.arange(len(sizes), dtype=np.int32).repeat(sizes)
-        self._clusters += len(sizes)
+    def _add_protected(self, rule: DiversityRule, protected: Int64Matrix, people: ClusterPeople) -> ConfidentialStats:
+        self._clusters += len(people.counts)
         fewest, share, farthest = math.inf, -math.inf, -math.inf
         for number, name in enumerate(self._names):
-            values = count_values(protected[:, number], owners)
+            values = CountedValues(protected[:, number], people)
             fewest = min(fewest, float(values.distinct.min()))
-            share = max(share, float((values.largest / sizes).max()))
+            share = max(share, float((values.largest / people.counts).max()))
             if self._has_references:
                 bins = protected[:, len(self._names) + number]
-                distances = distances_of_clusters(rule, number, bins, owners.astype(np.int64), sizes)
+                distances = distances_of_clusters(rule, number, bins, people)
                 self._sums[name] += float(distances.sum())
                 self._max[name] = max(self._max[name], float(distances.max()))
                 farthest = max(farthest, float(distances.max()))

@@ -6,7 +6,6 @@ import math
 import re
 import sys
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import TypeAlias, TypeGuard
@@ -30,7 +29,7 @@ from shoal.protection.diversity import (
     build_diversity_rule,
 )
 from shoal.protection.value_codes import RecentCodes
-from shoal.tables.constraints import ConfidentialAttribute
+from shoal.tables.constraints import ConfidentialAttribute, person_weights
 
 AnyArray: TypeAlias = NDArray[np.generic]  # an array of any type
 
@@ -206,20 +205,31 @@ class ConfidentialEncoder:
 
 
 def confidential_attributes(
-    confidential: ArrayLike, count: int, reference: object, *, has_bins: bool
+    confidential: ArrayLike, count: int, reference: object, subjects: Int64Vector | None, *, has_bins: bool
 ) -> tuple[ConfidentialAttribute, ...]:
-    """Return the confidential attributes of a table; without ``reference`` the table itself is the reference."""
+    """Return the confidential attributes of a table; without ``reference`` its ``subjects`` are the reference."""
     references: Sequence[Mapping[object, float]] = []
-    if has_bins:  # counts are scaled when they are used
-        references = parse_references(reference) or [Counter(keys) for keys in _columns_of(confidential, count)]
+    if has_bins:  # weights are scaled when they are used
+        weights = [1.0] * count if subjects is None else person_weights(subjects).tolist()
+        references = parse_references(reference) or [
+            _weights_of(keys, weights) for keys in _columns_of(confidential, count)
+        ]
     codes, bins = ConfidentialEncoder(count, references).encode(confidential, count)
     if bins is None:
         return tuple(ConfidentialAttribute(column, ordered=False) for column in codes.T)
-    weights = [_Bins(shares).weights for shares in references]
+    given = [_Bins(shares).weights for shares in references]
     return tuple(
         ConfidentialAttribute(np.ascontiguousarray(own), one.distance == ORDERED, one, np.ascontiguousarray(values))
-        for own, one, values in zip(bins.T, weights, codes.T, strict=True)
+        for own, one, values in zip(bins.T, given, codes.T, strict=True)
     )
+
+
+def _weights_of(keys: list[object], weights: list[float]) -> dict[object, float]:
+    """Return the sum of the weights of each key, in the order of their first occurrence."""
+    found: dict[object, float] = {}
+    for key, weight in zip(keys, weights, strict=True):
+        found[key] = found.get(key, 0.0) + weight
+    return found
 
 
 def _columns_of(confidential: ArrayLike | Sequence[object], count: int) -> list[list[object]]:

@@ -15,6 +15,7 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
@@ -28,18 +29,21 @@ from shoal.protection.diversity import (
     SHARE_TOLERANCE,
     T_TOLERANCE,
     DiversityRule,
+    DiversityScratch,
     LDiversity,
     ValueReference,
     build_diversity_rule,
     distance_of,
+    empty_diversity_scratch,
     excess_of,
     is_diverse,
+    people_of,
 )
 from shoal.tables.measures import centroids_of
 
 
 class ValueCounts(NamedTuple):
-    """How often each value occurs in each cluster, cluster after cluster, the most frequent value of each first."""
+    """In how many records each value occurs in each cluster, cluster after cluster, the most frequent value first."""
 
     counts: Int64Vector  # (entries,): records with one value in one cluster
     starts: Int64Vector  # (clusters,): where the counts of each cluster begin
@@ -56,7 +60,7 @@ class ValueCounts(NamedTuple):
         return self.counts[self.starts]
 
     def satisfy(self, l: LDiversity | None, max_value_share: float | None) -> BoolVector:  # noqa: E741
-        """Return which clusters satisfy l-diversity and the largest share of a value, shape (clusters,)."""
+        """Return which clusters, of one record per person, satisfy l-diversity and the largest share of a value."""
         fine: BoolVector = np.ones(len(self.sizes), np.bool_)
         if max_value_share is not None:
             fine &= self.largest <= max_value_share * self.sizes + SHARE_TOLERANCE
@@ -113,12 +117,24 @@ class ConfidentialAttribute(NamedTuple):
         """Code of each value (n,)."""
         return self.bins if self.values is None else self.values
 
-    def compared_with(self) -> ValueReference:
-        """Return the reference; by default that of the table. O(n)."""
-        return self.reference or ValueReference(ORDERED if self.ordered else EQUAL, np.bincount(self.bins))
+    def compared_with(self, subjects: Int64Vector | None = None) -> ValueReference:
+        """Return the reference; by default that of the table, in which each of the ``subjects`` weighs one. O(n)."""
+        if self.reference is not None:
+            return self.reference
+        weights: NDArray[np.int64] | Float64Vector = np.bincount(self.bins)
+        if subjects is not None:
+            weights = np.bincount(self.bins, person_weights(subjects))
+        return ValueReference(ORDERED if self.ordered else EQUAL, weights)
 
 
-def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:
+def person_weights(subjects: Int64Vector) -> Float64Vector:
+    """Return for each record of a table one over the records of its subject, shape (n,)."""
+    return people_of(np.zeros(len(subjects), np.int64), subjects).weights
+
+
+def emd_of_clusters(
+    attribute: ConfidentialAttribute, labels: Int32Vector, subjects: Int64Vector | None = None
+) -> Float64Vector:
     """Return the earth mover's distance of each cluster from the reference, for one attribute.
 
     Parameters
@@ -127,6 +143,8 @@ def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Fl
         Of n records.
     labels : ndarray of int32, shape (n,)
         Cluster of each record, from 0; no cluster is empty.
+    subjects : ndarray of int64, shape (n,), optional
+        Subject of each record: each weighs one in each of its clusters. By default each record is another subject.
 
     Returns
     -------
@@ -145,24 +163,29 @@ def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Fl
     .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of
        Data Sets and Data Streams", ICDM Workshops 2017. doi:10.1109/ICDMW.2017.141
     """
-    rule = build_diversity_rule([attribute.compared_with()], t=0.0)
+    rule = build_diversity_rule([attribute.compared_with(subjects)], t=0.0)
     order = np.lexsort((attribute.bins, labels))
-    cluster_bounds = np.append(0, np.cumsum(np.bincount(labels)))
-    return cluster_distances(rule, attribute.bins[order], cluster_bounds)
+    bounds = np.append(0, np.cumsum(np.bincount(labels)))
+    people = people_of(labels, subjects)
+    return cluster_distances(rule, attribute.bins[order], people.weights[order], bounds, people.counts)
 
 
 @njit
-def cluster_distances(rule: DiversityRule, bins: Int64Vector, cluster_bounds: Int64Vector) -> Float64Vector:
-    """Return the distance of each cluster from the reference; ``bins`` (n,) ascend within each cluster."""
-    found = np.empty(cluster_bounds.size - 1)
+def cluster_distances(
+    rule: DiversityRule, bins: Int64Vector, weights: Float64Vector, bounds: Int64Vector, people: Int64Vector
+) -> Float64Vector:
+    """Return the distance of each cluster from the reference; ``bins`` (n,) ascend within each, and have weights."""
+    found = np.empty(bounds.size - 1)
     for cluster in range(found.size):
-        found[cluster] = distance_of(rule, 0, bins[cluster_bounds[cluster] : cluster_bounds[cluster + 1]])
+        own = slice(bounds[cluster], bounds[cluster + 1])
+        found[cluster] = distance_of(rule, 0, bins[own], weights[own], people[cluster])
     return found
 
 
 NONE = -1  # in place of a record or a cluster: there is none
 LEAF_SIZE = 64
 CANDIDATES = 8  # nearest clusters that a cluster may be merged with in one round
+PARTNERS = 32  # nearest clusters that are tried one by one if people have records in several clusters
 SEQUENTIAL_BELOW, PAIRING_ROUNDS = 16, 20
 """With so few violating clusters, or after so many rounds of pairing, clusters are merged one at a time."""
 
@@ -174,7 +197,8 @@ class ClusterConstraints:
     Attributes
     ----------
     subjects : ndarray of int64, shape (n,), optional
-        Subject of each record, as codes from 0. A cluster must then have k different subjects.
+        Subject of each record, as codes from 0. A cluster must then have k different subjects, who are the people that
+        ``t``, ``l`` and ``max_value_share`` count. By default each record is another subject.
     max_share : float
         Largest share of a cluster's records that one subject may own, above 0, at most 1.
     confidential : tuple of ConfidentialAttribute
@@ -184,7 +208,7 @@ class ClusterConstraints:
     l : LDiversity, optional
         l-diversity of each cluster.
     max_value_share : float, optional
-        Largest share of one value among the records of a cluster, above 0, at most 1.
+        Largest share of the people of a cluster who have one value, above 0, at most 1.
     buckets : ndarray of int64, shape (n,), optional
         Bucket of each record. Refinement may then swap two records of one bucket, and change nothing else.
     """
@@ -212,7 +236,7 @@ class ClusterConstraints:
         confidential = tuple(
             attribute._replace(
                 bins=attribute.bins[records],
-                reference=attribute.compared_with() if self.t is not None else attribute.reference,
+                reference=attribute.compared_with(self.subjects) if self.t is not None else attribute.reference,
                 values=None if attribute.values is None else attribute.values[records],
             )
             for attribute in self.confidential
@@ -223,12 +247,14 @@ class ClusterConstraints:
 
     def arrays(self, order: Int64Vector) -> ConstraintArrays:
         """Return them for the kernels, for the records that ``order`` lists, in its order."""
-        arrays = no_constraints()._replace(scratch=np.zeros((3, len(order) + 1), np.int64))
+        most = len(order) + 1
+        arrays = no_constraints()._replace(members=np.zeros(most, np.int64), scratch=empty_diversity_scratch(most))
         if self.subjects is not None:
             counts = np.zeros(int(self.subjects.max()) + 1, np.int64)
             arrays = arrays._replace(subjects=self.subjects[order], max_share=self.max_share, counts=counts)
         if self.t is not None or self.limit_values:
-            references = [] if self.t is None else [attribute.compared_with() for attribute in self.confidential]
+            given = () if self.t is None else self.confidential
+            references = [attribute.compared_with(self.subjects) for attribute in given]
             rule = build_diversity_rule(references, l=self.l, max_value_share=self.max_value_share, t=self.t)
             arrays = arrays._replace(rule=rule)
         if self.t is not None:
@@ -240,19 +266,36 @@ class ClusterConstraints:
 
 def violating_clusters(labels: Int32Vector, k: int, constraints: ClusterConstraints) -> BoolVector:
     """Return which clusters have fewer than k records or violate a constraint, shape (clusters,). O(n log n)."""
-    sizes = np.bincount(labels)
-    violating = sizes < k
+    sizes, is_single = np.bincount(labels), True
+    violating, too_few = np.zeros(len(sizes), np.bool_), sizes < k
     if constraints.subjects is not None:
         owners = count_values(constraints.subjects, labels)
-        violating |= (owners.distinct < k) | (owners.largest > constraints.max_share * sizes + SHARE_TOLERANCE)
+        too_few |= (owners.distinct < k) | (owners.largest > constraints.max_share * sizes + SHARE_TOLERANCE)
+        is_single = bool((owners.distinct == sizes).all())
     if constraints.t is not None:
         for attribute in constraints.confidential:
-            violating |= emd_of_clusters(attribute, labels) > constraints.t + T_TOLERANCE
-    if constraints.limit_values:
+            violating |= emd_of_clusters(attribute, labels, constraints.subjects) > constraints.t + T_TOLERANCE
+    if constraints.limit_values and is_single:
         for attribute in constraints.confidential:
             counts = count_values(attribute.codes, labels)
             violating |= ~counts.satisfy(constraints.l, constraints.max_value_share)
-    return violating
+    elif constraints.limit_values:
+        order = np.argsort(labels, kind="stable")
+        mark_violating(replace(constraints, t=None).arrays(order), np.cumsum(sizes), violating)
+    return violating | too_few
+
+
+@njit
+def mark_violating(constraints: ConstraintArrays, ends: Int64Vector, violating: BoolVector) -> None:
+    """Mark the clusters whose values violate the constraints; cluster g of the records in their order ends so."""
+    start = 0
+    for cluster in range(ends.size):
+        members = constraints.members[: ends[cluster] - start]
+        for x in range(members.size):
+            members[x] = start + x
+        if not violating[cluster]:
+            violating[cluster] = not _satisfies_rule(constraints, constraints.rule, constraints.subjects, members)
+        start = ends[cluster]
 
 
 def merge_until_feasible(
@@ -260,8 +303,9 @@ def merge_until_feasible(
 ) -> Int32Vector:
     """Merge violating clusters with their nearest until no cluster violates a constraint, or one cluster is left.
 
-    Guarantee: all clusters satisfy the constraints if the whole table, as one cluster, does. Merging two clusters never
-    raises the larger of their two shares or of their two distances from the table.
+    Guarantee: all clusters satisfy the constraints if the whole table, as one cluster, does. If no person has records
+    in both of two clusters, merging them never raises the larger of their two shares, of subjects and of values, or of
+    their two distances from the reference. Otherwise it may: the caller checks what is left.
     Each round merges pairs of near clusters, so that clusters do not grow into one chain. The last few are merged with
     as many of their nearest as they need in one step: otherwise a subject that owns half of the table would take one
     round per neighbour. Cost: O(n log n) per round, a few rounds.
@@ -283,13 +327,20 @@ def merge_until_feasible(
 def _merge_one(
     values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints, cluster: int
 ) -> Int32Vector:
-    """Merge one cluster with as few of those nearest to its centroid as make it feasible, at least one."""
+    """Merge one cluster with as few of those nearest to its centroid as make it feasible, at least one.
+
+    If the nearest one has people in common with it, one of the next that makes it feasible is preferred.
+    """
     centroids = centroids_of(values, labels)
     away = ((centroids - centroids[cluster]) ** 2).sum(axis=1)
     away[cluster] = -1.0
     ranks = np.empty(len(away), np.int64)
     ranks[np.argsort(away, kind="stable")] = np.arange(len(away))
     order = ranks[labels]
+    partner = _feasible_partner(order, k, constraints)
+    if partner != NONE:
+        order = np.where(order == partner, 0, order - (order > partner))
+        return order.astype(np.int32)
 
     def is_feasible(others: int) -> bool:
         return not violating_clusters((order > others).astype(np.int32), k, constraints)[0]
@@ -301,6 +352,20 @@ def _merge_one(
         middle = (low + high) // 2
         low, high = (low, middle) if is_feasible(middle) else (middle, high)
     return np.maximum(order - high, 0).astype(np.int32)
+
+
+def _feasible_partner(order: Int64Vector, k: int, constraints: ClusterConstraints) -> int:
+    """Return the nearest cluster with which cluster 0 is feasible; -1 if none is, or people do not repeat."""
+    if constraints.subjects is None or (constraints.t is None and not constraints.limit_values):
+        return NONE
+    own = np.flatnonzero(order == 0)
+    for other in range(1, min(PARTNERS, int(order.max())) + 1):
+        both = np.append(own, np.flatnonzero(order == other))
+        if other == 1 and len(np.unique(constraints.subjects[both])) == len(both):
+            return NONE
+        if not violating_clusters(np.zeros(len(both), np.int32), k, constraints.of(both))[0]:
+            return other
+    return NONE
 
 
 def records_above_share(subjects: Int64Vector, max_share: float, values: Float64Matrix) -> BoolVector:
@@ -364,14 +429,15 @@ class ConstraintArrays(NamedTuple):
     values: Int64Matrix  # (q, n): value codes, for l-diversity and the largest share of a value
     bins: Int64Matrix  # (q, n): bins, for t-closeness
     buckets: Int64Vector  # (n,): only two records of one bucket may swap, and nothing else may change
-    scratch: Int64Matrix  # (3, capacity): members of the cluster that is being checked, and scratch of `is_diverse`
+    members: Int64Vector  # (capacity,): scratch, members of the cluster that is being checked
+    scratch: DiversityScratch
     counts: Int64Vector  # (subjects,): scratch, zero between two checks
 
 
 def no_constraints() -> ConstraintArrays:
     """Return arrays that state no constraint."""
     codes, none = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    return ConstraintArrays(codes, 1.0, None, none, none, codes, np.zeros((3, 0), np.int64), codes)
+    return ConstraintArrays(codes, 1.0, None, none, none, codes, codes, empty_diversity_scratch(0), codes)
 
 
 @njit
@@ -393,29 +459,33 @@ def satisfies_constraints(
     count = _collect(constraints, members, leaving, joining)
     if count == 0:
         return True
-    if _violates_subjects(constraints, count, k):
+    violation, people = _check_subjects(constraints, count, k)
+    if violation > 0:
         return False
-    own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
-    return bool(_satisfies_rule(constraints.rule, constraints.values, constraints.bins, own, scratch))
+    # Without a person of several records each record is a person, which takes less time.
+    subjects = constraints.subjects if people < count else constraints.subjects[:0]
+    return bool(_satisfies_rule(constraints, constraints.rule, subjects, constraints.members[:count]))
 
 
 @njit_inner
 def excess_of_constraints(
     constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
 ) -> float:
-    """Return `excess_of` of the rule, and 1 more if the cluster violates a constraint on subjects; else 0."""
+    """Return `excess_of` of the rule plus the violation of the constraints on subjects, as of `subject_violation`."""
     count = _collect(constraints, members, leaving, joining)
-    excess = 1.0 if _violates_subjects(constraints, count, k) else 0.0
+    violation, people = _check_subjects(constraints, count, k)
+    excess = float(violation)
     if constraints.rule is not None:
-        own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
-        excess += excess_of(constraints.rule, constraints.values, constraints.bins, own, scratch, np.inf)
+        subjects = constraints.subjects if people < count else constraints.subjects[:0]
+        values, bins, own = constraints.values, constraints.bins, constraints.members[:count]
+        excess += excess_of(constraints.rule, values, bins, subjects, own, constraints.scratch, np.inf)
     return excess
 
 
 @njit_inline
 def _collect(constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int) -> int:
     """Write members without one and with another record to the scratch and return their number."""
-    kept, count = constraints.scratch[0], 0
+    kept, count = constraints.members, 0
     for x in range(members.size):
         if members[x] != leaving:
             kept[count] = members[x]
@@ -428,21 +498,22 @@ def _collect(constraints: ConstraintArrays, members: Int64Vector, leaving: int, 
 
 @njit_inner
 def _satisfies_rule(
-    rule: DiversityRule | None, values: Int64Matrix, bins: Int64Matrix, members: Int64Vector, scratch: Int64Matrix
+    constraints: ConstraintArrays, rule: DiversityRule | None, subjects: Int64Vector, members: Int64Vector
 ) -> bool:
     """Whether a cluster satisfies a rule, if there is one: the rest is not compiled for a rule that is None."""
     if rule is None:
         return True
-    return bool(is_diverse(rule, values, bins, members, scratch))
+    return bool(is_diverse(rule, constraints.values, constraints.bins, subjects, members, constraints.scratch))
 
 
 @njit_inline
-def _violates_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
+def _check_subjects(constraints: ConstraintArrays, count: int, k: int) -> tuple[int, int]:
+    """Return the violation of the constraints on subjects by the collected cluster, and how many it has."""
     if constraints.subjects.size == 0:
-        return False
-    records, counts = constraints.scratch[0, :count], constraints.counts
+        return 0, count
+    records, counts = constraints.members[:count], constraints.counts
     _, distinct, most = _count_subjects(constraints.subjects, counts, records, NONE, NONE)
-    return bool(distinct < k or most > constraints.max_share * count + SHARE_TOLERANCE)
+    return _violation(count, distinct, most, constraints.max_share, k), distinct
 
 
 @njit_inline
@@ -460,8 +531,15 @@ def subject_violation(
     ``leaving`` is left out and ``joining`` counted; -1 for none. ``tally``: a zero per subject, before and after.
     """
     size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
-    above = float(most) - max_share * size - SHARE_TOLERANCE
-    return max(0, k - distinct) + (int(np.ceil(above)) if above > 0.0 else 0)
+    return _violation(size, distinct, most, max_share, k)
+
+
+@njit_inline
+def _violation(size: int, distinct: int, most: int, max_share: float, k: int) -> int:
+    above = 0
+    if most > max_share * size + SHARE_TOLERANCE:
+        above = max(1, int(np.ceil(most - max_share * size - SHARE_TOLERANCE)))
+    return max(0, k - distinct) + above
 
 
 @njit_inline

@@ -37,6 +37,7 @@ from shoal.arrays import (
     Int64Vector,
 )
 from shoal.kernels.jit import njit, njit_inline, njit_inner
+from shoal.kernels.pieces import pieces
 from shoal.tables.constraints import NONE, ConstraintArrays, is_unconstrained, satisfies_constraints, subject_violation
 
 MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS, MOVES = 0, 1, 2, 3  # entries of `PartitionState.counters`
@@ -271,8 +272,8 @@ def are_allowed(partition: PartitionState) -> bool:
 THIRD_NEIGHBOURS = 5  # nearest neighbours of the second record whose clusters may be the third
 
 
-SINGLE, CREATE, CYCLE = 0, 1, 2
-"""Kinds of changes that are tried for a record: relocation and swap, a cluster around it, a cyclic exchange."""
+SINGLE, CREATE, CYCLE, DISSOLVE = 0, 1, 2, 3
+"""Kinds of changes: relocation and swap of a record, a cluster around it, a cyclic exchange; the end of a cluster."""
 
 
 class Worklist(NamedTuple):
@@ -288,7 +289,7 @@ class Worklist(NamedTuple):
     closed_for: Int64Vector  # (clusters,): first record of the cycle for which the two were computed
 
 
-@njit_inner
+@njit
 def build_worklist(partition: PartitionState) -> Worklist:
     """Return a list of all records and clusters."""
     n, clusters = partition.labels.size, partition.sizes.size
@@ -418,28 +419,72 @@ MIN_RELATIVE_GAIN = 1e-10
 is rounding, would never end."""
 
 
-@njit
 def descend(partition: PartitionState, rounds: int) -> None:
     """Change a partition in place until no change that is tried lowers the loss, or for ``rounds`` rounds.
 
     The partition satisfies its constraints before and after. Cost per round, for records whose clusters have changed:
     O(m d) to try a relocation among m neighbours, O(m k d) to try the swaps of a record.
     """
-    n, work = partition.labels.size, build_worklist(partition)
-    min_gain = MIN_RELATIVE_GAIN * loss(partition) / n
-    for _ in range(rounds):
+    (n, d), work = partition.rows.shape, build_worklist(partition)
+    min_gain, size = MIN_RELATIVE_GAIN * loss(partition) / n, int(partition.counters[MAX_SIZE])
+    # Constraints are checked only for what gains, which is rare.
+    cost = partition.neighbours.shape[1] * size * (d + (0 if is_unconstrained(partition.constraints) else 10))
+    for number in range(1, rounds + 1):
         changes = 0
-        work.visited_for.fill(NONE)
-        for i in range(n):
-            if work.pending[SINGLE, i]:
-                work.pending[SINGLE, i] = False
-                changes += _relocate_or_swap(partition, i, work, min_gain)
-        changes += _dissolve_and_create(partition, work, min_gain)
-        if changes == 0:
-            changes = _exchange_cycles(partition, work, min_gain)
+        for kind in (SINGLE, DISSOLVE, CREATE, CYCLE):
+            if kind == CYCLE and changes > 0:
+                break
+            total = partition.sizes.size if kind == DISSOLVE else n
+            for first, end in pieces(f"descent {number}", total, cost):
+                changes += _try_changes(partition, work, kind, first, end, min_gain)
+        _end_round(partition, changes)
         if changes == 0:
             return
+
+
+@njit
+def _end_round(partition: PartitionState, changes: int) -> None:
+    """Compute the centroids again after a round with changes; one kernel, so that it is compiled in any case."""
+    if changes > 0:
         recompute_centroids(partition)
+
+
+@njit
+def _try_changes(partition: PartitionState, work: Worklist, kind: int, first: int, end: int, min_gain: float) -> int:
+    """Try a kind of change for some records or clusters; carry out those that gain enough, and return their number."""
+    if first == 0:
+        work.visited_for.fill(NONE)
+        if kind == CYCLE:
+            work.closed_for.fill(NONE)
+            for cluster in range(partition.sizes.size):
+                update_leaving_gains(partition, work, cluster)
+    changes = 0
+    for i in range(first, end):
+        if kind == DISSOLVE:
+            changes += _try_to_dissolve(partition, work, i, min_gain)
+        elif work.pending[kind, i]:
+            work.pending[kind, i] = False
+            changes += _try_for(partition, work, kind, i, min_gain)
+    return changes
+
+
+@njit_inline
+def _try_for(partition: PartitionState, work: Worklist, kind: int, i: int, min_gain: float) -> int:
+    """Carry out a kind of change for a record, if it gains enough; return 1 if so, else 0."""
+    if kind == SINGLE:
+        return _relocate_or_swap(partition, i, work, min_gain)
+    if kind == CYCLE:
+        return _exchange_in_cycle(partition, i, work, min_gain)
+    return _keep_or_undo(partition, work, create(partition, i), min_gain) if _may_create(partition, i) else 0
+
+
+@njit_inline
+def _try_to_dissolve(partition: PartitionState, work: Worklist, cluster: int, min_gain: float) -> int:
+    """Dissolve a cluster that has changed, if it gains enough; return 1 if so, else 0."""
+    if not work.changed[cluster] or partition.sizes[cluster] == 0:
+        return 0
+    work.changed[cluster] = False
+    return _keep_or_undo(partition, work, dissolve(partition, cluster, 0.0), min_gain)
 
 
 @njit_inline
@@ -492,22 +537,6 @@ def _best_swap(
     return best, partner
 
 
-@njit_inner
-def _dissolve_and_create(partition: PartitionState, work: Worklist, min_gain: float) -> int:
-    """Dissolve clusters and create clusters where it gains enough; return the number of changes."""
-    changes = 0
-    for cluster in range(partition.sizes.size):
-        if work.changed[cluster] and partition.sizes[cluster] > 0:
-            work.changed[cluster] = False
-            changes += _keep_or_undo(partition, work, dissolve(partition, cluster, 0.0), min_gain)
-    for i in range(partition.labels.size):
-        if work.pending[CREATE, i]:
-            work.pending[CREATE, i] = False
-            if _may_create(partition, i):
-                changes += _keep_or_undo(partition, work, create(partition, i), min_gain)
-    return changes
-
-
 @njit_inline
 def _keep_or_undo(partition: PartitionState, work: Worklist, change: float, min_gain: float) -> int:
     """Keep the logged moves and return 1 if they gain enough and are allowed; else undo them and return 0."""
@@ -519,23 +548,15 @@ def _keep_or_undo(partition: PartitionState, work: Worklist, change: float, min_
 
 
 @njit_inner
-def _exchange_cycles(partition: PartitionState, work: Worklist, min_gain: float) -> int:
-    """Carry out cyclic exchanges where they gain enough; return their number."""
-    changes = 0
-    work.visited_for.fill(NONE)
-    work.closed_for.fill(NONE)
-    for cluster in range(partition.sizes.size):
-        update_leaving_gains(partition, work, cluster)
-    for i in range(partition.labels.size):
-        if work.pending[CYCLE, i]:
-            work.pending[CYCLE, i] = False
-            if cyclic_exchange(partition, i, work, min_gain):
-                changes += 1
-                for x in range(partition.counters[MOVES]):
-                    update_leaving_gains(partition, work, partition.moved[1, x])
-                    update_leaving_gains(partition, work, partition.labels[partition.moved[0, x]])
-                _mark_moved(partition, work)
-    return changes
+def _exchange_in_cycle(partition: PartitionState, i: int, work: Worklist, min_gain: float) -> int:
+    """Carry out the best cyclic exchange that starts with a record, if it gains enough; return 1 if so, else 0."""
+    if not cyclic_exchange(partition, i, work, min_gain):
+        return 0
+    for x in range(partition.counters[MOVES]):
+        update_leaving_gains(partition, work, partition.moved[1, x])
+        update_leaving_gains(partition, work, partition.labels[partition.moved[0, x]])
+    _mark_moved(partition, work)
+    return 1
 
 
 @njit_inline

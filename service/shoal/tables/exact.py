@@ -17,12 +17,14 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, 
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
+from shoal.kernels.pieces import OPERATIONS, pieces
 from shoal.tables.descent import pair_squares
 from shoal.tables.hilbert import best_runs, label_runs
 from shoal.tables.measures import loss_of
 
 LARGEST = 5  # records of a cluster at most: 2k - 1 for k = 3
 STORED, LEFT, BUDGET = 0, 1, 2  # entries of `PricingResult.state`
+PRICED = 64  # records whose clusters one piece of a search looks at
 MAX_SETS = 2_000_000_000
 """Sets that a search looks at before it gives up: with many equal records, bounds exclude nothing."""
 MAX_SETS_BELOW = 1_000_000_000  # the same, of a search for all clusters below a reduced cost
@@ -59,7 +61,6 @@ def empty_pricing_result(n: int, capacity: int) -> PricingResult:
     )
 
 
-@njit
 def search_clusters(
     squares: Float64Matrix,
     prices: Float64Vector,
@@ -80,12 +81,30 @@ def search_clusters(
     result.best[:] = -1
     result.state[STORED] = 0
     order = np.argsort(-prices, kind="mergesort")
-    for x in range(order.size):
+    for first, end in pieces("pricing", len(order), OPERATIONS / PRICED):
+        _search_some(squares, prices, order, first, end, k, limit, stored_below, quota, result)
+    return bool(result.state[BUDGET] >= 0)
+
+
+@njit
+def _search_some(
+    squares: Float64Matrix,
+    prices: Float64Vector,
+    order: Int64Vector,
+    first: int,
+    end: int,
+    k: int,
+    limit: float,
+    stored_below: float,
+    quota: int,
+    result: PricingResult,
+) -> None:
+    """Visit the clusters in which some records of ``order`` have the highest price."""
+    for x in range(first, end):
         if k * prices[order[x]] + limit <= 0.0 or result.state[BUDGET] < 0:  # no loss is below zero
             break
         result.state[LEFT] = quota
         _enumerate(squares, _candidates_of(squares, prices, order, x, k, limit), k, limit, stored_below, result)
-    return bool(result.state[BUDGET] >= 0)
 
 
 @njit_inner

@@ -7,6 +7,7 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline
+from shoal.kernels.pieces import pieces
 
 ONE_ATTRIBUTE = "algorithm: 'optimal' takes one attribute; use 'auto' for several"
 
@@ -31,14 +32,22 @@ def optimal(values: Float64Matrix, k: int) -> Int32Vector:
     return label_runs(best_runs_of_line(line[order], k), order)
 
 
-@njit
 def best_runs(rows: Float64Matrix, k: int) -> Int64Vector:
     """Return the start of the last run in the best partition of the first ``end`` ordered rows, (n + 1,). O(n k d)."""
     n, d = rows.shape
     costs, starts = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
     costs[0] = 0.0
+    for first, last in pieces("runs", n + 1, 4 * k * d):
+        _extend_runs(rows, k, max(first, k), last, costs, starts)
+    return starts
+
+
+@njit
+def _extend_runs(rows: Float64Matrix, k: int, first: int, last: int, costs: Float64Vector, starts: Int64Vector) -> None:
+    """Decide the runs that end at some rows, when those before are decided; ``costs`` (n + 1,) are the least losses."""
+    d = rows.shape[1]
     mean = np.zeros(d)
-    for end in range(k, n + 1):
+    for end in range(first, last):
         mean[:] = 0.0
         loss = 0.0
         for size in range(1, min(2 * k - 1, end) + 1):  # backwards, one row at a time, so that nothing cancels
@@ -49,7 +58,6 @@ def best_runs(rows: Float64Matrix, k: int) -> Int64Vector:
                 loss += away * (rows[end - size, j] - mean[j])
             if size >= k and costs[end - size] + loss < costs[end]:
                 costs[end], starts[end] = costs[end - size] + loss, end - size
-    return starts
 
 
 @njit

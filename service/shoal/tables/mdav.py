@@ -19,6 +19,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, empty_neighbour_search, farthest, nearest, remove
+from shoal.kernels.pieces import pieces, search_cost
 from shoal.kernels.sums import centroid, squared_distance, subtract, sum_all
 
 HEAD, END, STEPS = 0, 1, 2
@@ -210,22 +211,47 @@ def _largest(values: Float64Vector, rest: Int64Vector) -> int:
     return int(record)
 
 
-@njit
 def mdav_by_tree(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector:
     """Return the labels of MDAV, found through a k-d tree with leaves of at most ``leaf_size`` records."""
     n, d = values.shape
-    labels = np.full(n, -1, np.int32)
-    tree, search = build(values, leaf_size), empty_neighbour_search(k - 1, leaf_size)
-    free, state = np.ones(n, np.bool_), np.zeros(3, np.int64)
+    labels, tree, clusters = np.full(n, -1, np.int32), build(values, leaf_size), max(n // k - 1, 0)
+    state = np.zeros(3, np.int64)
     index = FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), state)
-    sums, centre = sum_all(values), np.zeros(d)
-    left, label, opposite = n, 0, -1
-    while left >= 2 * k:
-        if opposite < 0:
+    free, sums, seeds = np.ones(n, np.bool_), np.zeros((2, d)), np.zeros(clusters, np.int64)
+    for first, end in pieces("MDAV", clusters, 3 * search_cost(n, d)):
+        _take_clusters(values, k, tree, index, free, sums, first, end, seeds, labels)
+    labels[labels < 0] = clusters
+    return labels
+
+
+@njit
+def _take_clusters(
+    values: Float64Matrix,
+    k: int,
+    tree: Tree,
+    index: FarthestPointIndex,
+    free: BoolVector,
+    sums: Float64Matrix,
+    first: int,
+    end: int,
+    seeds: Int64Vector,
+    labels: Int32Vector,
+) -> None:
+    """Form some clusters of k records one after the other; write their seeds, of which every second is opposite.
+
+    ``sums`` are those of the records that are left, as `sum_all` returns them; they are set before the first cluster.
+    """
+    if first == 0:
+        sums[:] = sum_all(values)
+    search, centre = empty_neighbour_search(k - 1, tree.records.shape[1]), np.zeros(values.shape[1])
+    for label in range(first, end):
+        if label % 2 == 0:
+            left = free.size - label * k
             centroid(sums, left, centre)
             seed = farthest_point(index, values, free, left, centre)
         else:
-            seed = farthest(tree, values[opposite], search)
+            seed = farthest(tree, values[seeds[label - 1]], search)
+        seeds[label] = seed
         remove(tree, seed)
         nearest(tree, values[seed], tree.leaves[seed], search)
         _assign(labels, free, seed, label)
@@ -234,13 +260,6 @@ def mdav_by_tree(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector:
             remove(tree, record)
             _assign(labels, free, record, label)
             subtract(sums, values[record])
-        left -= k
-        opposite = seed if opposite < 0 else -1
-        label += 1
-    for record in range(n):
-        if labels[record] < 0:
-            labels[record] = label
-    return labels
 
 
 @njit_inline
@@ -300,7 +319,10 @@ def vmdav(values: Float64Matrix, k: int, *, gamma: float = 0.2) -> Int32Vector:
        COMPSTAT 2006.
     """
     order = np.argsort(-_squared_distances_to_centroid(values), kind="stable")
-    labels = _form_clusters(values, k, gamma, LEAF_SIZE, order)
+    (n, d), labels = values.shape, np.full(len(values), -1, np.int32)
+    tree, left = build(values, LEAF_SIZE), np.array([n, 0])
+    for first, end in pieces("V-MDAV", n, k * search_cost(n, d)):
+        _form_clusters(values, k, gamma, tree, order[first:end], left, labels)
     join_as_block(values, labels, int(labels.max()) + 1)
     return labels
 
@@ -317,14 +339,24 @@ def _squared_distances_to_centroid(values: Float64Matrix) -> Float64Vector:
 
 
 @njit
-def _form_clusters(values: Float64Matrix, k: int, gamma: float, leaf_size: int, order: Int64Vector) -> Int32Vector:
-    """Return the labels of V-MDAV; -1 for records that are left over. ``order`` (n,): the farthest records first."""
-    n = values.shape[0]
-    labels = np.full(n, -1, np.int32)
-    tree, found = build(values, leaf_size), empty_neighbour_search(k - 1, leaf_size)
+def _form_clusters(
+    values: Float64Matrix,
+    k: int,
+    gamma: float,
+    tree: Tree,
+    order: Int64Vector,
+    state: Int64Vector,
+    labels: Int32Vector,
+) -> None:
+    """Form the clusters of V-MDAV that some records start, the farthest first; -1 stays the label of the others.
+
+    ``state`` holds how many records are left, and how many clusters there are.
+    """
+    leaf_size = tree.records.shape[1]
+    found = empty_neighbour_search(k - 1, leaf_size)
     one, two = empty_neighbour_search(1, leaf_size), empty_neighbour_search(2, leaf_size)
     members = np.zeros(2 * k - 1, np.int64)
-    left, label = n, 0
+    left, label = state[0], state[1]
     for seed in order:
         if left < k:
             break
@@ -350,7 +382,7 @@ def _form_clusters(values: Float64Matrix, k: int, gamma: float, leaf_size: int, 
             labels[members[x]] = label
         left -= size
         label += 1
-    return labels
+    state[0], state[1] = left, label
 
 
 @njit_inner

@@ -6,7 +6,8 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.kernels.jit import njit, njit_inner
-from shoal.kernels.kd_tree import ANY, build, empty_neighbour_search, nearest
+from shoal.kernels.kd_tree import ANY, Tree, build, empty_neighbour_search, nearest
+from shoal.kernels.pieces import pieces, search_cost
 from shoal.kernels.sums import squared_distance
 
 
@@ -27,7 +28,6 @@ LEAF_SIZE = 64
 NEAREST = 8  # nearest records that are searched first; all records are scanned only if they are all equally far
 
 
-@njit
 def expected_links(
     rows: Float64Matrix, published: Float64Matrix, members: Int64Vector, cluster_bounds: Int64Vector
 ) -> Float64Vector:
@@ -36,9 +36,25 @@ def expected_links(
     ``members`` (n,) lists the records by cluster. A published record is linked to the nearest original one; of m
     equally near ones, to each with probability 1 / m. O(clusters log n) for few attributes, else O(clusters n).
     """
-    tree, search = build(rows, LEAF_SIZE), empty_neighbour_search(min(NEAREST, rows.shape[0]), LEAF_SIZE)
-    links = np.zeros(published.shape[0])
-    for cluster in range(published.shape[0]):
+    tree, links = build(rows, LEAF_SIZE), np.zeros(len(published))
+    for first, end in pieces("linkage", len(published), search_cost(*rows.shape)):
+        _write_links(tree, rows, published, members, cluster_bounds, first, end, links)
+    return links
+
+
+@njit
+def _write_links(
+    tree: Tree,
+    rows: Float64Matrix,
+    published: Float64Matrix,
+    members: Int64Vector,
+    cluster_bounds: Int64Vector,
+    first: int,
+    end: int,
+    links: Float64Vector,
+) -> None:
+    search = empty_neighbour_search(min(NEAREST, rows.shape[0]), LEAF_SIZE)
+    for cluster in range(first, end):
         own = members[cluster_bounds[cluster] : cluster_bounds[cluster + 1]]
         point = published[cluster]
         nearest(tree, point, tree.leaves[own[0]], search, ANY)
@@ -50,7 +66,6 @@ def expected_links(
         members_at = _count_at(rows, own, point, least)
         if members_at > 0:
             links[cluster] = members_at / (ties if ties > 0 else _count_at(rows, members, point, least))
-    return links
 
 
 @njit_inner

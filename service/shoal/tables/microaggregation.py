@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
-from shoal.kernels.jit import compile_if_large
+from shoal.kernels.cache import mark_compiled, was_compiled
+from shoal.kernels.jit import compile_if_large, is_compiled
+from shoal.kernels.pieces import Progress, telling
 from shoal.protection.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
     Diversity,
@@ -112,6 +114,7 @@ def microaggregate(
     max_value_share: float | None = None,
     t: float | None = None,
     reference: Reference | Sequence[Reference] | None = None,
+    progress: Progress | None = None,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
@@ -143,13 +146,16 @@ def microaggregate(
     l : int or mapping, optional
         l-diversity of each cluster: a number of different values, ``{"entropy": l}`` or ``{"recursive": [c, l]}``.
     max_value_share : float, optional
-        Largest share of one value among the records of a cluster. By default 0.5 with a number of different values,
+        Largest share of the people of a cluster who have one value. By default 0.5 with a number of different values,
         else no limit.
     t : float, optional
         Largest earth mover's distance of a cluster from the reference (t-closeness).
     reference : mapping or sequence of mappings, optional
         Share of each value, for each attribute; by default the table. If all its values are numbers or missing, the
         distance is the ordered one, else the equal one.
+    progress : callable, optional
+        Called between the pieces of long work, often many times a second, with the name of a step and the share of it
+        that is done, from 0 to 1. The number of steps is not known before. What it raises ends the call.
 
     Returns
     -------
@@ -169,10 +175,12 @@ def microaggregate(
     Guarantee: every label occurs at least k times and every cluster satisfies the constraints; both are checked on the
     result. Clusters of an algorithm that violate a constraint are merged with their nearest, and refinement makes no
     change that violates one.
+    Ctrl-C raises KeyboardInterrupt within about two seconds. Only a step of the solver of ``exact``, or a macrogroup of
+    ``genetic``, is not interrupted.
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
     table = _checked_values(values)
-    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints)
+    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints, progress)
     is_protected = any(one is not None for one in (l, max_value_share, t, reference))
     if is_protected or confidential is not None:
         faults += protection_faults(l, max_value_share, t, reference, None)
@@ -183,15 +191,17 @@ def microaggregate(
     if confidential is not None:
         constraints = replace(
             constraints,
-            confidential=confidential_attributes(confidential, len(table), reference, has_bins=t is not None),
+            confidential=confidential_attributes(
+                confidential, len(table), reference, constraints.subjects, has_bins=t is not None
+            ),
             t=t,
             l=parse_diversity(l),
             max_value_share=default_value_share(l, max_value_share),
         )
-    found = refined(
-        table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
-    )
-    return found.labels
+    with telling(progress):
+        return refined(
+            table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
+        ).labels
 
 
 def refined(
@@ -210,7 +220,8 @@ def refined(
     if faults := _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints):
         raise ParameterError("; ".join(faults))
     k, seed = int(k), int(seed)
-    compile_if_large(len(table), is_slow=algorithm in SLOW_ALGORITHMS or refine in SLOW_REFINEMENTS)
+    is_slow, form = algorithm in SLOW_ALGORITHMS or refine in SLOW_REFINEMENTS, f"table-{algorithm}-{refine}"
+    compile_if_large(len(table), is_slow=is_slow, is_compiled_before=was_compiled(form))
     if refine == "exact":
         check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
     exponent = math.frexp(float(np.ptp(table, axis=0).max()))[1]  # scales the widest range to 0.5 to 1
@@ -235,7 +246,19 @@ def refined(
     found = refine_partitions(table, partitions, k, refine, seed, budget_used, refining)
     if violating_clusters(found.labels, k, constraints).any():
         raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
+    _note_compiled(form)
     return _scaled(found, exponent) if is_scaled else found
+
+
+_noted: set[str] = set()
+"""Forms of tables whose compiled kernels this process has noted."""
+
+
+def _note_compiled(form: str) -> None:
+    """Note, once in a process, that the kernels that tables of this form need are in the cache, if they are."""
+    if is_compiled() and form not in _noted:
+        _noted.add(form)
+        mark_compiled(form)
 
 
 SLOW_ALGORITHMS, SLOW_REFINEMENTS = {"approximate", "genetic"}, {"anneal", "exact"}
@@ -297,7 +320,8 @@ def _t_close_partitions(
     """Return the partition by an algorithm for each confidential attribute, merged until feasible, least loss first."""
     found = []
     for attribute in constraints.confidential:
-        made = algorithm(values, k, attribute, constraints.t)
+        reference = attribute.compared_with(constraints.subjects)
+        made = algorithm(values, k, attribute._replace(reference=reference), constraints.t)
         labels = _feasible_partitions(values, made.labels, k, constraints)[0]
         found.append(made._replace(labels=labels))
     return sorted(found, key=lambda made: loss_of(values, made.labels))
@@ -365,6 +389,7 @@ def _argument_faults(
     parameters: object,
     budget_used: object,
     constraints: object,
+    progress: object = None,
 ) -> list[str]:
     """Return what is wrong with the arguments of `microaggregate` for n records, as messages."""
     checks = [
@@ -376,6 +401,7 @@ def _argument_faults(
         (parameters is None or isinstance(parameters, Mapping), "parameters: must be a mapping of names to values"),
         (budget_used is None or callable(budget_used), "budget_used: must be a function of the number of changes"),
         (isinstance(constraints, ClusterConstraints), "constraints: must be ClusterConstraints"),
+        (progress is None or callable(progress), "progress: must be a function of a step and a share"),
     ]
     faults = [message for is_fine, message in checks if not is_fine]
     return faults + (_constraint_faults(constraints, n) if isinstance(constraints, ClusterConstraints) else [])

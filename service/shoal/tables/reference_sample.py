@@ -6,6 +6,7 @@ The file of a reference is as public as the policy. It is made from raw records,
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -56,7 +57,14 @@ class SmoothedReference(NamedTuple):
 
 class _Count(NamedTuple):
     text: str | None
-    subjects: int
+    weight: Fraction  # in subjects
+
+
+class _Holders(NamedTuple):
+    """The subjects of one value, and what it weighs: each subject one, split over its records."""
+
+    subjects: set[int]
+    weight: Fraction
 
 
 class ReferenceSample:
@@ -71,20 +79,20 @@ class ReferenceSample:
 
     Notes
     -----
-    A subject counts once for each value or bin, however many records it has. Then, with k of the policy:
+    Each subject weighs one, split over its records. Then, with k of the policy:
 
-    - Categories: a value of fewer than k subjects is left out. All other counts are rounded to the nearest multiple of
+    - Categories: a value of fewer than k subjects is left out. All other weights are rounded to the nearest multiple of
       k, half to even.
     - Numbers: they are sorted and cut into bins of at least 2k subjects and at least one percent of the subjects. A
       bin is represented by its median if k subjects have this very number. Otherwise the median is rounded to the
       finest grid, of steps 1, 2 or 5 times a power of ten, on which k subjects of the bin have the same rounded number.
-      Counts of bins are rounded like those of categories.
+      Weights of bins are rounded like those of categories.
     - A missing value is a category.
 
     So each value of the result is, rounded like it, that of at least k subjects. No value of fewer subjects is in it,
-    such as the largest number of all. A record more or less changes the count of a category by k or not at all. An
-    attacker who knows all other records of the sample can still learn that it is there, if it is the one by which a
-    count reaches the next multiple: the result is not differentially private.
+    such as the largest number of all. A record more or less changes the weights of what its subject has, each by k or
+    not at all. An attacker who knows all other records of the sample can still learn that it is there, if it is the one
+    by which a weight reaches the next multiple: the result is not differentially private.
 
     Memory: 16 bytes per record; at the end about 1 kB for each value of a subject. Cost: some 10 µs per record.
     """
@@ -112,19 +120,19 @@ class ReferenceSample:
         InputError
             The sample has fewer than two values of k subjects or more.
         """
-        by_key, unusable = self._subjects_by_key()
-        missing = by_key.pop(None, set())
+        by_key, unusable = self._holders_by_key()
+        missing = by_key.pop(None, _Holders(set(), Fraction(0)))
         if self._is_numeric(by_key):
             found = list(_bins_of(by_key, self._k))
             left_out = 0
         else:
-            found = [_Count(key, len(subjects)) for key, subjects in by_key.items() if len(subjects) >= self._k]
+            found = [_Count(key, own.weight) for key, own in by_key.items() if self._is_shown(own)]
             left_out = len(by_key) - len(found)
             found.sort(key=self._place)
-        if len(missing) >= self._k:
-            found.insert(0, _Count(None, len(missing)))
+        if self._is_shown(missing):
+            found.insert(0, _Count(None, missing.weight))
         else:
-            left_out += bool(missing)
+            left_out += bool(missing.subjects)
         rows = _shares_of(found, self._k)
         if len(rows) < 2:  # noqa: PLR2004 - one value alone is in every cluster
             raise InputError(
@@ -133,25 +141,35 @@ class ReferenceSample:
             )
         return SmoothedReference(rows, left_out, unusable)
 
-    def _subjects_by_key(self) -> tuple[dict[Key, set[int]], int]:
+    def _is_shown(self, holders: _Holders) -> bool:
+        return len(holders.subjects) >= self._k and _rounded(holders.weight, self._k) > 0
+
+    def _holders_by_key(self) -> tuple[dict[Key, _Holders], int]:
         """Return the subjects of each key that is on the scale, and the number of records with another value."""
         keys = list(self._codes)
         is_usable = np.array([self._is_on_scale(key) for key in keys], np.bool_)
+        codes = np.concatenate([np.zeros(0, np.int64), *(own for own, _ in self._parts)])
+        subjects = np.concatenate([np.zeros(0, np.int64), *(own for _, own in self._parts)])
+        chosen = np.flatnonzero(is_usable[codes]) if len(codes) else codes
+        owners = np.unique(subjects[chosen], return_inverse=True)[1]
+        records = np.bincount(owners)[owners]
         by_key: dict[Key, set[int]] = {}
-        unusable = 0
-        for codes, subjects in self._parts:
-            chosen = is_usable[codes]
-            unusable += int(np.count_nonzero(~chosen))
-            for code, subject in zip(codes[chosen].tolist(), subjects[chosen].tolist(), strict=True):
-                by_key.setdefault(keys[code], set()).add(subject)
-        return by_key, unusable
+        by_records: dict[Key, Counter[int]] = {}
+        for code, subject, count in zip(codes[chosen].tolist(), owners.tolist(), records.tolist(), strict=True):
+            by_key.setdefault(keys[code], set()).add(subject)
+            by_records.setdefault(keys[code], Counter())[count] += 1
+        found = {
+            key: _Holders(own, sum((Fraction(n, count) for count, n in by_records[key].items()), Fraction(0)))
+            for key, own in by_key.items()
+        }
+        return found, len(codes) - len(chosen)
 
     def _is_on_scale(self, key: Key) -> bool:
         if key is None or self._attribute.distance != "ordered":
             return True
         return key in self._order() if self._attribute.order else _is_number(key)
 
-    def _is_numeric(self, keys: dict[Key, set[int]]) -> bool:
+    def _is_numeric(self, keys: dict[Key, _Holders]) -> bool:
         if self._attribute.distance == "ordered":
             return not self._attribute.order
         is_open = self._attribute.type == "any" and not self._attribute.has_scale
@@ -169,9 +187,10 @@ def _is_number(key: str) -> bool:
     return is_json_number(key) and math.isfinite(float(key)) and (float(key) != 0 or key == "0")
 
 
-def _bins_of(by_key: dict[Key, set[int]], k: int) -> Iterator[_Count]:
+def _bins_of(by_key: dict[Key, _Holders], k: int) -> Iterator[_Count]:
     """Yield bins of numbers with their representatives, ascending; equal representatives are one bin."""
-    numbers = sorted((Decimal(key), subjects) for key, subjects in by_key.items() if key is not None)
+    weights = {Decimal(key): own.weight for key, own in by_key.items() if key is not None}
+    numbers = sorted((Decimal(key), own.subjects) for key, own in by_key.items() if key is not None)
     everyone: set[int] = set().union(*(subjects for _, subjects in numbers))
     least = max(2 * k, -(-len(everyone) // SUBJECTS_PER_BIN))
     bins: list[list[tuple[Decimal, set[int]]]] = [[]]
@@ -186,13 +205,12 @@ def _bins_of(by_key: dict[Key, set[int]], k: int) -> Iterator[_Count]:
         last = bins.pop()
         bins[-1] += last
     represented = [
-        (representative, set().union(*map(itemgetter(1), one)))
+        (representative, sum((weights[number] for number, _ in one), Fraction(0)))
         for one in bins
         if (representative := _representative(one, k)) is not None
     ]
     for representative, parts in groupby(sorted(represented, key=itemgetter(0)), key=itemgetter(0)):
-        members: set[int] = set().union(*map(itemgetter(1), parts))
-        yield _Count(_plain_text(representative), len(members))
+        yield _Count(_plain_text(representative), sum(map(itemgetter(1), parts), Fraction(0)))
 
 
 def _representative(numbers: Sequence[tuple[Decimal, set[int]]], k: int) -> Decimal | None:
@@ -239,9 +257,14 @@ def _plain_text(number: Decimal) -> str:
     return text if len(text) <= _LONGEST_PLAIN else str(short).replace("E+", "e").replace("E", "e")
 
 
+def _rounded(weight: Fraction, k: int) -> int:
+    """Return the nearest multiple of k, half to even."""
+    return k * round(weight / k)
+
+
 def _shares_of(counts: Sequence[_Count], k: int) -> list[ReferenceRow]:
     """Return the shares of counts rounded to multiples of k, in units; values without a unit are left out."""
-    rounded = [k * round(Fraction(count.subjects, k)) for count in counts]  # half to even
+    rounded = [_rounded(count.weight, k) for count in counts]
     total = sum(rounded)
     if not total:
         return []

@@ -10,6 +10,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernels.kd_tree import neighbours_of
+from shoal.kernels.pieces import tell
 from shoal.tables.constraints import ClusterConstraints, no_constraints
 from shoal.tables.descent import (
     DENSE_UP_TO,
@@ -151,7 +152,9 @@ class _Budget:
         self.batch = BATCH if constraints.t is None else min(BATCH, max(T_CLOSE_BATCH, n))
 
     def used(self) -> float:
-        return self._budget_used(self.tried)
+        share = self._budget_used(self.tried)
+        tell("budget", min(1.0, share))
+        return share
 
     def is_over(self) -> bool:
         """Return whether the budget is used up; the call itself counts as some changes."""

@@ -16,6 +16,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
+from shoal.kernels.pieces import pieces
 from shoal.protection.diversity import DISTINCT, LDiversity
 from shoal.tables.constraints import (
     NONE,
@@ -68,7 +69,10 @@ def repair_by_swaps(
             partition = build_partition_state(rows, labels, k, arrays, none_near)
         centroids = np.ascontiguousarray(centroids_of(rows, labels))
         nearest = neighbours_of(centroids, min(count, len(centroids) - 1), LEAF_SIZE)
-        _exchange(partition, nearest, np.flatnonzero(violating))
+        numbers, excesses = np.flatnonzero(violating), np.zeros(partition.sizes.size)
+        for first, end in pieces("exchanges", len(numbers), 8 * k**3 * nearest.shape[1]):
+            _exchange(partition, nearest, numbers, first, end, excesses)
+        recompute_centroids(partition)
         labels = partition.labels.astype(np.int32)
     return labels
 
@@ -77,16 +81,27 @@ def precompile_repair() -> None:
     """Compile what `repair_by_swaps` needs, so that no table waits for it."""
     rows, labels = np.arange(40.0).reshape(-1, 2), (np.arange(20) // 4).astype(np.int32)
     halves = ConfidentialAttribute(np.arange(20) // 10, ordered=False)
-    repair_by_swaps(rows, labels, 4, ClusterConstraints(confidential=(halves,), l=LDiversity(DISTINCT, 2)))
+    people = np.maximum(np.arange(20) - 1, 0)  # one has two records, which other kernels check
+    repair_by_swaps(rows, labels, 4, ClusterConstraints(people, 1.0, (halves,), l=LDiversity(DISTINCT, 2)))
 
 
 @njit
-def _exchange(partition: PartitionState, near: Int32Matrix, violating: Int64Vector) -> None:
-    """Exchange records of clusters that violate a constraint with the ``near`` (clusters, m) of each, in place."""
-    excesses = np.zeros(partition.sizes.size)
-    for cluster in violating:
-        excesses[cluster] = _excess(partition, cluster, NONE, NONE)
-    for cluster in violating:
+def _exchange(
+    partition: PartitionState,
+    near: Int32Matrix,
+    violating: Int64Vector,
+    first: int,
+    end: int,
+    excesses: Float64Vector,
+) -> None:
+    """Exchange records of some violating clusters with the ``near`` (clusters, m) of each, in place.
+
+    ``excesses`` (clusters,) are set before the first cluster, and kept up to date.
+    """
+    if first == 0:
+        for cluster in violating:
+            excesses[cluster] = _excess(partition, cluster, NONE, NONE)
+    for cluster in violating[first:end]:
         for _ in range(partition.sizes[cluster]):
             if excesses[cluster] == 0.0:
                 break
@@ -99,7 +114,6 @@ def _exchange(partition: PartitionState, near: Int32Matrix, violating: Int64Vect
             excesses[cluster] = _excess(partition, cluster, NONE, NONE)
             if excesses[target] > 0.0:
                 excesses[target] = _excess(partition, target, NONE, NONE)
-    recompute_centroids(partition)
 
 
 @njit_inline

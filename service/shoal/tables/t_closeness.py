@@ -10,6 +10,7 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernels.jit import njit
 from shoal.kernels.kd_tree import LOWEST, build, empty_neighbour_search, nearest, remove
+from shoal.kernels.pieces import pieces, search_cost
 from shoal.protection.diversity import ORDERED, T_TOLERANCE, build_diversity_rule
 from shoal.tables.constraints import ConfidentialAttribute, cluster_distances, emd_of_clusters
 from shoal.tables.mdav import mdav
@@ -71,9 +72,9 @@ def steered(
 def strict(values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t: float) -> TClosePartition:
     """Partition into clusters of one record of each bucket, with as many buckets as t-closeness needs.
 
-    Guarantee: checked to be t-close. Only if 33 numbers of buckets were tried in vain, which needs values that many
-    records share, or a reference that differs from the table, it is the last one tried, and its clusters must be
-    merged.
+    Guarantee: checked to be t-close, each record taken for a person. Only if 33 numbers of buckets were tried in vain,
+    which needs values that many records share, or a reference that differs from the table, it is the last one tried,
+    and its clusters must be merged.
 
     With b buckets of M = floor(n / b) records, the clusters are chains through all buckets. The n - Mb records in the
     middle of the order are left over; each joins the nearest cluster that stays t-close. If a cluster is too far from
@@ -130,7 +131,9 @@ def _assign_leftovers(
         by_distance = np.argsort(((centroids - values[i]) ** 2).sum(axis=1), kind="stable")
         for cluster in by_distance.tolist():
             bins = np.sort(confidential.bins[np.append(own[cluster], i)])
-            if cluster_distances(rule, bins, np.array([0, len(bins)]))[0] <= t + T_TOLERANCE:
+            size = len(bins)
+            found = cluster_distances(rule, bins, np.ones(size), np.array([0, size]), np.array([size]))
+            if found[0] <= t + T_TOLERANCE:
                 break
         else:
             cluster = by_distance[0]
@@ -148,18 +151,26 @@ def _listed(parts: list[Int64Vector], n: int) -> tuple[Int64Vector, Int64Vector,
     return np.concatenate([np.sort(part) for part in parts]), np.cumsum([0, *map(len, parts)]), buckets
 
 
-@njit
 def _bucket_chains(values: Float64Matrix, order: Int64Vector, bucket_bounds: Int64Vector) -> Int64Vector:
     """Return the chain (n,) of each record, from 0; 0 for a record in no bucket.
 
     The records of the first bucket start the chains. Each record of a later one, none larger, continues the chain of
     the nearest record of the bucket before that no other record has continued; ties go to the first.
     """
-    chain = np.zeros(values.shape[0], np.int64)
-    before = order[bucket_bounds[0] : bucket_bounds[1]]
-    for x in range(before.size):
-        chain[before[x]] = x
-    for bucket in range(1, bucket_bounds.size - 1):
+    chain, largest = np.zeros(len(values), np.int64), int(np.diff(bucket_bounds).max())
+    chain[order[: bucket_bounds[1]]] = np.arange(bucket_bounds[1])
+    for first, end in pieces("chains", len(bucket_bounds) - 2, largest * search_cost(largest, values.shape[1])):
+        _continue_chains(values, order, bucket_bounds, first + 1, end + 1, chain)
+    return chain
+
+
+@njit
+def _continue_chains(
+    values: Float64Matrix, order: Int64Vector, bucket_bounds: Int64Vector, first: int, end: int, chain: Int64Vector
+) -> None:
+    """Continue the chains (n,) through some buckets."""
+    before = order[bucket_bounds[first - 1] : bucket_bounds[first]]
+    for bucket in range(first, end):
         current = order[bucket_bounds[bucket] : bucket_bounds[bucket + 1]]
         tree, search = build(values[before], LEAF_SIZE), empty_neighbour_search(1, LEAF_SIZE)
         leaf = 0
@@ -170,4 +181,3 @@ def _bucket_chains(values: Float64Matrix, order: Int64Vector, bucket_bounds: Int
             remove(tree, x)
             chain[i] = chain[before[x]]
         before = current
-    return chain

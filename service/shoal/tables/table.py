@@ -30,7 +30,8 @@ from shoal.formats import (
     to_exact_number,
     to_number,
 )
-from shoal.policy import Attribute, Diversity, Policy, Role
+from shoal.policy import Attribute, Policy, Role
+from shoal.protection.diversity import LAST_CHECK_TOLERANCE, ClusterPeople, CountedValues, people_of
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import l_diversity_of, value_reference_of
 from shoal.scales import SCALES, CategoryIndex, Embedding
@@ -38,8 +39,8 @@ from shoal.scales.loss import AttributeDistances, LossTotals, mean_loss, present
 from shoal.tables.constraints import (
     ClusterConstraints,
     ConfidentialAttribute,
-    count_values,
     emd_of_clusters,
+    person_weights,
     records_above_share,
     violating_clusters,
 )
@@ -211,8 +212,13 @@ class TablePipeline:
         can_stay = self._find_releasable(values, subjects, records)
         chosen = np.flatnonzero(can_stay)
         data = self._table_data(values[chosen], subjects[chosen], can_stay)
-        require_feasible(self._policy, data.protected)
-        partitions = data.partition(spec)
+        try:
+            if data.has_one_record_each:
+                require_feasible(data)
+            partitions = data.partition(spec)
+        except AnonymityViolation:
+            require_feasible(data)  # names the limits that the table as a whole violates
+            raise
         rows = self._encode(partitions, chosen, keep_order=keep_order)
         summary = summarize(data, partitions) | {
             "records": len(can_stay) + len(self._quarantined),
@@ -269,7 +275,7 @@ class TablePipeline:
     def _table_data(self, values: Float64Matrix, subjects: Int64Vector, can_stay: BoolVector) -> TableData:
         columns = [column for _, column in self._confidential]
         numbers = [found for column in columns if (found := column.numbers()) is not None]
-        protected = self._protected.attributes(can_stay)
+        protected = self._protected.attributes(can_stay, subjects)
         for column in columns if self._policy.t is not None else ():
             attribute = column.attribute
             if attribute.name in protected and attribute.distance is None and attribute.reference is None:
@@ -355,6 +361,11 @@ class TableData:
     protected: tuple[ConfidentialAttribute, ...] = ()
     """The attributes that l, t and the largest share of a value apply to."""
 
+    @property
+    def has_one_record_each(self) -> bool:
+        """Whether no subject has two records: a union of clusters that satisfy the policy then satisfies it."""
+        return self.policy.subject is None or len(np.unique(self.subjects)) == len(self.subjects)
+
     def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
         """Partition the records once for each block of quasi-identifiers; errors as of `TablePipeline.release`."""
         d = len(self.policy.quasi_identifiers)
@@ -394,7 +405,7 @@ class TableData:
         order = np.argsort(labels, kind="stable")
         bounds = np.append(0, np.cumsum(np.bincount(labels)))
         counts = verify_subjects(self.policy, self.subjects, order, bounds)
-        verify_values(self.policy, self.protected, labels)
+        verify_values(self.policy, self.protected, labels, self.subjects)
         proven = (found[0].bound, found[0].gap) if spec.refine == "exact" else (None, None)
         texts, published = embedding.published(self.values[order], bounds)
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
@@ -460,9 +471,8 @@ class TableData:
         return np.column_stack([coordinates, beta * np.nan_to_num(self.scores[records], nan=0.0)])
 
     def _constraints(self) -> ClusterConstraints:
-        shared = self.policy.subject is not None and len(np.unique(self.subjects)) < len(self.subjects)
         return ClusterConstraints(
-            self.subjects if shared else None,
+            None if self.has_one_record_each else self.subjects,
             self.policy.max_share,
             self.protected,
             self.policy.t,
@@ -487,24 +497,28 @@ _REMEDIES = {
 }
 
 
-def require_feasible(policy: Policy, protected: tuple[ConfidentialAttribute, ...]) -> None:
-    """Raise AnonymityViolation unless the whole table satisfies the policy; else no partition of it does."""
+def require_feasible(data: TableData) -> None:
+    """Raise AnonymityViolation unless the whole table satisfies the policy.
+
+    If no subject has two records, no partition of it does then. Otherwise one may.
+    """
+    policy, whole = data.policy, np.zeros(len(data.values), np.int32)
     stated = {
-        "privacy.l": ClusterConstraints(l=l_diversity_of(policy)),
-        "privacy.max_value_share": ClusterConstraints(max_value_share=policy.max_value_share),
-        "privacy.t": ClusterConstraints(t=policy.t),
+        "privacy.l": ClusterConstraints(data.subjects, l=l_diversity_of(policy)),
+        "privacy.max_value_share": ClusterConstraints(data.subjects, max_value_share=policy.max_value_share),
+        "privacy.t": ClusterConstraints(data.subjects, t=policy.t),
     }
     violated: dict[str, list[str]] = {}
-    for attribute, values in zip(policy.protected, protected, strict=True):
-        labels = np.zeros(len(values.codes), np.int32)
+    for attribute, values in zip(policy.protected, data.protected, strict=True):
         for setting, constraints in stated.items():
-            if violating_clusters(labels, 1, replace(constraints, confidential=(values,))).any():
+            if violating_clusters(whole, 1, replace(constraints, confidential=(values,))).any():
                 violated.setdefault(setting, []).append(attribute.name)
     if violated:
         found = " and ".join(f"{setting} ({', '.join(names)})" for setting, names in violated.items())
         remedies = ", ".join(_REMEDIES[setting] for setting in violated)
+        outcome = "so no clusters of it can" if data.has_one_record_each else "and no clusters of it were found that"
         raise AnonymityViolation(
-            f"the table as a whole violates {found}, so no clusters of it can satisfy the policy; {remedies}, "
+            f"the table as a whole violates {found}, {outcome} satisfy the policy; {remedies}, "
             "or add records with other values; nothing is released"
         )
 
@@ -602,19 +616,22 @@ class ProtectedColumns:
             own = np.array([codes.setdefault(key, len(codes)) for key in keys[column]], np.int64)
             self._parts[column].append(own[numbers[:, column]])
 
-    def attributes(self, chosen: BoolVector) -> dict[str, ConfidentialAttribute]:
-        """Return the attributes by name, for the chosen records, which are the reference where the policy has none."""
+    def attributes(self, chosen: BoolVector, subjects: Int64Vector) -> dict[str, ConfidentialAttribute]:
+        """Return the attributes by name, for the chosen records, whose ``subjects`` are the reference by default."""
+        weights = person_weights(subjects)
         return {
-            attribute.name: self._of(attribute, np.concatenate(parts)[chosen], list(codes))
+            attribute.name: self._of(attribute, np.concatenate(parts)[chosen], list(codes), weights)
             for attribute, parts, codes in zip(self._policy.protected, self._parts, self._codes, strict=True)
         }
 
-    def _of(self, attribute: Attribute, codes: Int64Vector, keys: list[Key]) -> ConfidentialAttribute:
+    def _of(
+        self, attribute: Attribute, codes: Int64Vector, keys: list[Key], weights: Float64Vector
+    ) -> ConfidentialAttribute:
         """Return one attribute. Bins of categories of the table itself are in the order of their first records."""
         if self._policy.t is None:
             return ConfidentialAttribute(codes, ordered=False)
-        counts = np.bincount(codes, minlength=len(keys)).tolist()
-        present = {key: float(count) for key, count in zip(keys, counts, strict=True) if count}
+        totals = np.bincount(codes, weights, len(keys)).tolist()
+        present = {key: total for key, total in zip(keys, totals, strict=True) if total}
         shares = None if attribute.reference is not None else present
         reference = ReferenceBins(attribute, self._policy.missing_values, shares)
         if attribute.reference is None and reference.distance == "equal":
@@ -624,9 +641,6 @@ class ProtectedColumns:
             raise GuaranteeError("a record has a confidential value that its reference cannot place")
         is_ordered = reference.distance == "ordered"
         return ConfidentialAttribute(bins[codes], is_ordered, value_reference_of(reference), codes)
-
-
-TOLERANCE = 1e-9  # rounding allowance for counts and distances
 
 
 def verify_subjects(policy: Policy, subjects: Int64Vector, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:
@@ -646,99 +660,73 @@ def verify_subjects(policy: Policy, subjects: Int64Vector, order: Int64Vector, b
     np.maximum.at(largest, pairs // count, records)
     if (found < policy.k).any():
         raise AnonymityViolation(f"a cluster has fewer than {policy.k} subjects; nothing was written")
-    if (largest > policy.max_share * sizes + TOLERANCE).any():
+    if (largest > policy.max_share * sizes + LAST_CHECK_TOLERANCE).any():
         raise AnonymityViolation(f"a subject has a share above {policy.max_share} of a cluster; nothing was written")
     return np.stack([found, largest])
 
 
-def verify_values(policy: Policy, protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector) -> None:
-    """Verify l, t and the largest share of a value in each cluster; AnonymityViolation if violated."""
-    sizes = np.bincount(labels)
+def verify_values(
+    policy: Policy, protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector, subjects: Int64Vector
+) -> None:
+    """Verify l, t and the largest share of a value among the people of each cluster; AnonymityViolation if violated."""
+    people, diversity = people_of(labels, subjects), l_diversity_of(policy)
+    share = policy.max_value_share
     for attribute in protected:
-        counts = _Counts(attribute.codes, labels)
-        share = policy.max_value_share
-        if share is not None and (counts.largest > share * sizes + TOLERANCE).any():
+        values = CountedValues(attribute.codes, people)
+        if share is not None and (values.largest > share * people.counts + LAST_CHECK_TOLERANCE).any():
             raise AnonymityViolation("a cluster exceeds privacy.max_value_share; nothing was written")
-        if policy.diversity is not None and not counts.satisfy(policy.diversity, sizes).all():
+        if diversity is not None and not values.satisfy(diversity).all():
             raise AnonymityViolation("a cluster violates privacy.l; nothing was written")
-        if policy.t is not None and not (_distances(attribute, labels) <= policy.t + TOLERANCE).all():
+        t = policy.t
+        if t is not None and not (_distances(attribute, people, subjects) <= t + LAST_CHECK_TOLERANCE).all():
             raise AnonymityViolation("a cluster is farther from the reference than privacy.t; nothing was written")
 
 
-class _Counts:
-    """How often each value occurs in each cluster: one entry per pair that occurs, rarest first in each cluster."""
-
-    def __init__(self, codes: Int64Vector, labels: Int32Vector) -> None:
-        pairs, counts = np.unique(np.stack([labels.astype(np.int64), codes]), axis=1, return_counts=True)
-        order = np.lexsort((counts, pairs[0]))
-        self._owners, self._counts = pairs[0][order], counts[order]
-        self._clusters = int(labels.max()) + 1
-        self._ends = np.cumsum(np.bincount(self._owners))
-
-    @property
-    def largest(self) -> Int64Vector:
-        """Records with the most frequent value of each cluster."""
-        return self._counts[self._ends - 1]
-
-    def satisfy(self, diversity: Diversity, sizes: Int64Vector) -> BoolVector:
-        """Return which clusters are diverse."""
-        if diversity.kind == "distinct":
-            return np.asarray(np.bincount(self._owners) >= diversity.l, np.bool_)
-        if diversity.kind == "entropy":
-            shares = self._counts / sizes[self._owners]
-            entropies = np.bincount(self._owners, shares * np.log(1 / shares))
-            return np.asarray(entropies >= math.log(diversity.l) - TOLERANCE, np.bool_)
-        ranks_from_last = self._ends[self._owners] - np.arange(len(self._owners))  # 1 for the most frequent value
-        rest = np.bincount(self._owners, self._counts * (ranks_from_last >= diversity.l), self._clusters)
-        return np.asarray(self.largest < (diversity.c or 0.0) * rest - TOLERANCE, np.bool_)
-
-
-def _distances(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:
+def _distances(attribute: ConfidentialAttribute, people: ClusterPeople, subjects: Int64Vector) -> Float64Vector:
     """Return the earth mover's distance of each cluster from its reference, shape (clusters,)."""
-    reference = attribute.compared_with()
+    reference = attribute.compared_with(subjects)
     shares = reference.weights / reference.weights.sum()
     if attribute.ordered:
-        return _ordered_distances(attribute.bins, labels, shares)
+        return _ordered_distances(attribute.bins, people, shares)
     paths = reference.paths
     if paths is None or not paths.shape[1]:
-        return _differences(attribute.bins, labels, shares)
-    total: Float64Vector = np.zeros(int(labels.max()) + 1)
+        return _differences(attribute.bins, people, shares)
+    total: Float64Vector = np.zeros(len(people.counts))
     for nodes in paths.T:
         owners = np.unique(nodes, return_inverse=True)[1]
-        total += _differences(owners[attribute.bins], labels, np.asarray(np.bincount(owners, shares), np.float64))
+        total += _differences(owners[attribute.bins], people, np.asarray(np.bincount(owners, shares), np.float64))
     total /= paths.shape[1]
     return total
 
 
-def _differences(bins: Int64Vector, labels: Int32Vector, shares: Float64Vector) -> Float64Vector:
+def _differences(bins: Int64Vector, people: ClusterPeople, shares: Float64Vector) -> Float64Vector:
     """Return half the sum of |share in the cluster - share in the reference| over all bins, shape (clusters,)."""
-    pairs, counts = np.unique(np.stack([labels.astype(np.int64), bins]), axis=1, return_counts=True)
-    own = counts / np.bincount(labels)[pairs[0]]
-    other = shares[pairs[1]]
-    differences = np.bincount(pairs[0], np.abs(own - other))
-    absent = shares.sum() - np.bincount(pairs[0], other)  # bins that do not occur in the cluster
+    pairs, numbers = np.unique(people.clusters * len(shares) + bins, return_inverse=True)
+    owners, other = pairs // len(shares), shares[pairs % len(shares)]
+    own = np.bincount(numbers, people.weights) / people.counts[owners]
+    differences = np.bincount(owners, np.abs(own - other))
+    absent = shares.sum() - np.bincount(owners, other)  # bins that do not occur in the cluster
     return np.asarray((differences + absent) / 2, np.float64)
 
 
-def _ordered_distances(bins: Int64Vector, labels: Int32Vector, shares: Float64Vector) -> Float64Vector:
+def _ordered_distances(bins: Int64Vector, people: ClusterPeople, shares: Float64Vector) -> Float64Vector:
     """Return the mean of |cumulative share in the cluster - in the reference| over all bins but the last.
 
     The records of a cluster, in the order of their bins, cut the bins into parts. In part j the cumulative share of the
-    cluster is j over its size; that of the reference passes it at one bin, which is searched.
+    cluster is the weight of j records over its people; that of the reference passes it at one bin, which is searched.
     """
-    m = len(shares)
+    m, sizes = len(shares), np.bincount(people.clusters)
     if m == 1:
-        return np.zeros(int(labels.max()) + 1)
+        return np.zeros(len(sizes))
     cumulative = np.cumsum(shares)[:-1]
     sums = np.append(0.0, np.cumsum(cumulative))
-    sizes = np.bincount(labels)
-    edges = np.minimum(bins[np.lexsort((bins, labels))], m - 1)
-    firsts = np.cumsum(sizes) - sizes
+    order, firsts = np.lexsort((bins, people.clusters)), np.cumsum(sizes) - sizes
+    edges = np.minimum(bins[order], m - 1)
     low, high = np.insert(edges, firsts, 0), np.insert(edges, firsts + sizes, m - 1)
-    parts = sizes + 1
-    owners = np.repeat(np.arange(len(sizes)), parts)
-    steps = np.arange(len(owners)) - np.repeat(np.cumsum(parts) - parts, parts)
-    heights = steps / sizes[owners]
+    owners = np.repeat(np.arange(len(sizes)), sizes + 1)
+    # Each cluster is summed by itself: in a sum over the table weights would be rounded more.
+    parts = np.split(np.insert(people.weights[order], firsts, 0.0), (firsts + np.arange(len(sizes)))[1:])
+    heights = np.concatenate([np.cumsum(part) for part in parts]) / people.counts[owners]
     crossings = np.clip(np.searchsorted(cumulative, heights, side="right"), low, high)
     above = heights * (crossings - low) - (sums[crossings] - sums[low])
     below = (sums[high] - sums[crossings]) - heights * (high - crossings)
@@ -758,8 +746,8 @@ def summarize(data: TableData, partitions: list[TablePartition]) -> dict[str, An
         "share": {"max": float((counts[1] / sizes).max())},
         **_losses(data, published),
         "d_y": confidential_loss(first.labels, data.scores) if is_one else None,
-        **measure_closeness(first.labels, data.confidential if is_one else {}),
-        **(measure_diversity(data.protected, first.labels) if is_one and data.protected else {}),
+        **measure_closeness(first.labels, data.confidential if is_one else {}, data.subjects),
+        **(measure_diversity(data.protected, first.labels, data.subjects) if is_one and data.protected else {}),
         "dld": _linkage(data, published, first if is_one else None),
         "l_avg": distinct_categories(first.labels, data.scores) if is_one else None,
         "bound": first.bound if is_one else None,
@@ -824,20 +812,25 @@ def _filled(values: Float64Matrix) -> Float64Matrix:
     return np.where(absent, present_means(values, ~absent)[1], values) if absent.any() else values
 
 
-def measure_closeness(labels: Int32Vector, confidential: Mapping[str, ConfidentialAttribute]) -> dict[str, Any]:
+def measure_closeness(
+    labels: Int32Vector, confidential: Mapping[str, ConfidentialAttribute], subjects: Int64Vector
+) -> dict[str, Any]:
     """Return mean and largest earth mover's distance over the clusters, by attribute and of the worst attribute."""
     emd_of: dict[str, Any] = {}
     for name, attribute in confidential.items():
-        distances = emd_of_clusters(attribute, labels)
+        distances = emd_of_clusters(attribute, labels, subjects)
         emd_of[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
     worst = max(emd_of.values(), key=lambda distance: distance["max"], default={"mean": None, "max": None})
     return {"emd": dict(worst), "emd_of": emd_of}
 
 
-def measure_diversity(protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector) -> dict[str, Any]:
+def measure_diversity(
+    protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector, subjects: Int64Vector
+) -> dict[str, Any]:
     """Return the smallest number of values and the largest share of one, over all clusters and protected attributes."""
-    counts = [count_values(attribute.codes, labels) for attribute in protected]
+    people = people_of(labels, subjects)
+    values = [CountedValues(attribute.codes, people) for attribute in protected]
     return {
-        "l": {"min": min(int(own.distinct.min()) for own in counts)},
-        "value_share": {"max": max(float((own.largest / own.sizes).max()) for own in counts)},
+        "l": {"min": min(int(own.distinct.min()) for own in values)},
+        "value_share": {"max": max(float((own.largest / people.counts).max()) for own in values)},
     }

@@ -100,10 +100,12 @@ def stable_verdict(text: str, wording: dict[str, str]) -> Record:
         figures = json.dumps([rounded(one[name]) for name in ("examined", "failed", "worst")] + one["places"])
         wording[f"unit of {one['name']}"] = one["unit"]
         checks.append(f"{one['name']} {one['status']} {figures}")
-    for name in ("warnings", "undecided", "not_examined"):
-        wording |= {f"{name}: {_NUMBER.sub('#', sentence)}": "" for sentence in verdict[name]}
-    about = {name: verdict[name] for name in ("outcome", "verified", "exit_code", "counts", "measures")}
-    about |= {name: len(verdict[name]) for name in ("warnings", "undecided", "not_examined")}
+    told = {name: verdict[name] for name in ("undecided", "not_examined")}
+    told |= {name: [one["text"] for one in verdict[name]] for name in ("causes", "warnings")}
+    for name, sentences in told.items():
+        wording |= {f"{name}: {_NUMBER.sub('#', sentence)}": "" for sentence in sentences}
+    about = {name: verdict[name] for name in ("outcome", "verified", "exit_code", "worth", "counts", "measures")}
+    about |= {name: len(sentences) for name, sentences in told.items()}
     wording["keys of a verdict"] = ", ".join(sorted(verdict))
     return {"checks": "; ".join(checks), "figures": json.dumps(rounded(about), ensure_ascii=False)}
 

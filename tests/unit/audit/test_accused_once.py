@@ -232,13 +232,15 @@ def test_a_line_that_is_no_json_is_no_message_without_a_value(tmp_path: Path) ->
     assert verdict.exit_code == 0, verdict.text()
     summary = json.loads(paths["summary"].read_text())
     assert (summary["dropped"], summary["quarantined"]) == ({"deletes": 0, "tombstones": 1}, {"undecodable": 1})
-    assert verdict.text().startswith("holds: 5 records, 1 dropped, 4 usable, 1 unusable, 4 rows, ")
-    assert not [told for told in verdict.warnings if "dropped" in told]
+    assert "counted: 5 records, 1 dropped, 4 usable, 1 unusable, 4 rows, " in verdict.text(verbose=True)
+    assert not [told for told in verdict.warnings if "dropped" in told.text]
     del summary["dropped"]
     paths["summary"].write_text(json.dumps(summary))
     verdict = judged(policy, paths, "evidence", "quarantine", "summary")
     assert verdict.exit_code == 0, verdict.text()
-    assert "does not state dropped.tombstones, though the policy drops such messages" in "".join(verdict.warnings)
+    assert "does not state dropped.tombstones, though the policy drops such messages" in "".join(
+        warning.text for warning in verdict.warnings
+    )
 
 
 # ---------------------------------------------------------------- originals without records
@@ -257,7 +259,7 @@ def test_no_rows_of_no_records_hold(tmp_path: Path, release: str, suffix: str, t
     for given in ((), ("evidence",), SIDE_FILES):
         verdict = judged(policy, paths, *given)
         assert verdict.exit_code == 0, verdict.text()
-        assert verdict.text().startswith("holds: 0 records, 0 usable, 0 unusable, 0 rows, 0 clusters, ")
+        assert verdict.text().startswith("holds: k is unknown, promised 4; 0 of 0 records released, of 0 people; ")
 
 
 @pytest.mark.parametrize("release", ["cluster", None])

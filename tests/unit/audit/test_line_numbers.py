@@ -49,7 +49,7 @@ def test_records_of_an_original_are_told_by_their_lines(tmp_path: Path) -> None:
     verdict = judged(tmp_path, original, 'age,note\n1,"a\nb"\n1,c\n1,d\n', members=[0, 2, 3])
     complete = verdict["complete"]
     assert (complete.places, complete.lines) == ((4,), (7,))
-    assert "; line 7" in verdict.text()
+    assert "; line 7" in verdict.text(verbose=True)
 
 
 def test_batch_and_verify_name_the_same_line(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_a_broken_header_is_told_beside_the_lines(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "age,note\n1,a\n1,b\n", "age,nota\n1,a\n1,b\n")
     assert verdict["columns"].places == ("header", 1, 2)
     assert verdict["columns"].lines == (2, 3)
-    assert "; header, line 2, 3" in verdict.text()
+    assert "; header, line 2, 3" in verdict.text(verbose=True)

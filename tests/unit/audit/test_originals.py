@@ -10,6 +10,7 @@ import pytest
 from oracle.naive_release import load_policy
 from shoal.audit.originals import read_originals
 from shoal.audit.reading import InputFile
+from shoal.errors import InputError
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.unit
@@ -122,12 +123,16 @@ privacy: {k: 2}
 """
 
 
-def sizes(folder: Path, name: str, text: str, released: Literal["csv", "jsonl"], policy: str = SIZES) -> list[int]:
+def has_size(folder: Path, name: str, text: str, size: int, released: Literal["csv", "jsonl"]) -> bool:
+    """Return whether a record is just not above a limit of so many bytes, for certain."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    loaded = load_policy(folder, policy)
-    found: list[int] = read_originals(loaded, InputFile.of(path, loaded.csv), released).sizes[0].tolist()
-    return found
+    loaded, found = load_policy(folder, SIZES), []
+    for limit in (size - 1, size):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shoal.audit.originals.DEFAULT_MAX_BYTES", limit)
+            found.append(read_originals(loaded, InputFile.of(path, loaded.csv), released).is_above_limit[0].tolist())
+    return found == [[True, True], [False, False]]
 
 
 @pytest.mark.parametrize(
@@ -143,13 +148,13 @@ def sizes(folder: Path, name: str, text: str, released: Literal["csv", "jsonl"],
 def test_unchanged_fields_have_the_size_in_which_they_are_published(
     tmp_path: Path, cells: str, released: Literal["csv", "jsonl"], size: int
 ) -> None:
-    assert sizes(tmp_path, "in.csv", f"who,note,age,ward,sum\n{cells}\n", released) == [size, size]
+    assert has_size(tmp_path, "in.csv", f"who,note,age,ward,sum\n{cells}\n", size, released)
 
 
 def test_a_message_has_the_size_of_its_bytes(tmp_path: Path) -> None:
     line = '{"who":"pxxxxxxxxxxxxxxxxxxxxxxxxxxx", "note":"ä", "age":30, "ward":null, "sum":1}'
     assert len(line) == 82
-    assert sizes(tmp_path, "in.jsonl", f"{line}\n", "jsonl") == [83, 83]
+    assert has_size(tmp_path, "in.jsonl", f"{line}\n", 83, "jsonl")
 
 
 CATEGORIES = """
@@ -183,3 +188,10 @@ def test_a_record_with_a_long_category_does_not_fit(
     policy = load_policy(tmp_path, CATEGORIES)
     found = read_originals(policy, InputFile.of(path, policy.csv), "csv", is_export=name == "messages.jsonl")
     assert found.is_usable(0) is is_usable
+
+
+def test_more_records_than_32_bits_count_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.audit.originals.MOST_RECORDS", 2)
+    assert usable(tmp_path, "p,30,a\nq,30,b\n") == [True, True]
+    with pytest.raises(InputError, match=r"original\.csv: more than 2 records; verify them in parts"):
+        usable(tmp_path, "p,30,a\nq,30,b\nr,30,c\n")

@@ -85,7 +85,9 @@ def test_records_after_the_last_one_read_are_a_warning_and_break_complete(tmp_pa
     naive.original_lines = [json.dumps(record) for record in [*naive.records, *naive.records[:2]]]
     verdict = naive.verify(summary=True, partial=True)
     assert verdict.exit_code == 0
-    assert any("counts 60 of 62 records as read; if the input has grown" in warning for warning in verdict.warnings)
+    assert any(
+        "counts 60 of 62 records as read; if the input has grown" in warning.text for warning in verdict.warnings
+    )
     assert broken(naive.verify(summary=True)) == {"complete"}
 
 
@@ -106,7 +108,7 @@ def test_a_summary_of_a_file_that_leaves_a_count_out_is_a_warning(tmp_path: Path
     naive.summary |= {"records_in": 60, "suppressed": None}
     verdict = naive.verify(summary=True)
     assert verdict.exit_code == 0
-    assert any("the summary does not state suppressed" in warning for warning in verdict.warnings)
+    assert any("the summary does not state suppressed" in warning.text for warning in verdict.warnings)
 
 
 # ---------------------------------------------------------------- records that were refused

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.fields import Texts
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.rows import check_order, compare_rows
@@ -15,10 +16,10 @@ from shoal.audit.verdict import Check
 pytestmark = pytest.mark.unit
 
 
-def originals(unchanged: list[str | None]) -> Originals:
+def originals(unchanged: list[str]) -> Originals:
     n = len(unchanged)
     numbers = np.arange(n)
-    return Originals(np.zeros((n, 1)), numbers, unchanged, np.zeros(n, np.int64), numbers, is_export=False)
+    return Originals(np.zeros((n, 1)), numbers, Texts(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
 
 
 def release(rows: list[tuple[str, str]], *, is_export: bool) -> ReleasedRows:
@@ -33,7 +34,8 @@ def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
     found = []
     start = 0
     for number, (quasi, letters) in enumerate(parts):
-        found.append(RecomputedCluster(0, number, tuple(range(start, start + len(letters))), quasi, list(letters)))
+        members = np.arange(start, start + len(letters))
+        found.append(RecomputedCluster(0, number, members, quasi, list(letters)))
         start += len(letters)
     return found
 
@@ -44,7 +46,7 @@ def checks(
     """Check rows written as "A:ab B:cd": centroid, then unchanged fields."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]
     given_rows, named = release(rows, is_export=is_export), clusters(*parts)
-    known: list[str | None] = [letter for _, letters in parts for letter in letters]
+    known = [letter for _, letters in parts for letter in letters]
     counters = compare_rows(given_rows, named)
     counters += check_order(given_rows, named, originals(known), is_table=is_table, keeps_order=keeps_order)
     return {check.name: check.result() for check in counters}
@@ -58,6 +60,25 @@ def test_members_of_a_cluster_must_show_the_same_quasi_identifiers() -> None:
     # The unchanged fields are in place; the centroids of two rows are exchanged.
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"), is_export=False)) == {"together"}
     assert broken(checks("B:a A:b A:a B:b", ("A", "ab"), ("B", "ab"))) == {"together", "byte_order"}
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("A:ab C:ef B:cd D:gh E:ij", ("1",)),  # one cluster moved
+        ("A:ab B:c C:ef D:gh E:ij", ("1",)),  # a row is missing
+        ("A:ab X:z B:cd C:ef D:gh E:ij", ("1",)),  # a row that no cluster has
+        ("A:ab X:z B:c C:ef D:gh E:i", ("1", "4")),
+        ("A:ab B:cd C:ef D:gh", ("4",)),
+        ("A:a B:c C:e D:g E:i", ("0", "1", "2", "3", "4")),
+    ],
+)
+def test_clusters_after_a_misplaced_one_are_checked(text: str, places: tuple[str, ...]) -> None:
+    parts = ("A", "ab"), ("B", "cd"), ("C", "ef"), ("D", "gh"), ("E", "ij")
+    found = checks(text, *parts, is_export=False)["together"]
+    assert found.examined == 5
+    assert tuple(map(str, found.places)) == places
+    assert found.note == ""
 
 
 def test_a_table_in_byte_order_as_a_whole_may_mix_its_clusters() -> None:

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.audit.confidential import ValueClass, check_values
+from shoal.audit.evidence import AuditScope
+from shoal.audit.fields import Texts
+from shoal.audit.measures import check_values_of_rows
 from shoal.audit.originals import Originals
+from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.unpublished import BreakableValues
 from shoal.audit.verdict import Check
 from support.making import SUBJECT, policy_of, quasi, unchanged_field
@@ -21,6 +25,7 @@ TREE = {"any": {"heart": ["I21", "I50"], "lung": ["J18", "J45"]}}
 def checked(
     privacy: dict[str, Any],
     *clusters: list[str],
+    people: list[int] | None = None,
     reference: str | None = None,
     folder: Path | None = None,
     **attribute: Any,
@@ -32,8 +37,11 @@ def checked(
     attributes = {"who": SUBJECT, "age": quasi(0, 110), "ill": {"role": "confidential", **attribute}}
     unchanged = [text for cluster in clusters for text in cluster]
     n, numbers = len(unchanged), np.arange(len(unchanged))
-    originals = Originals(np.zeros((n, 1)), numbers, list(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
-    classes = [ValueClass(number, cluster) for number, cluster in enumerate(clusters)]
+    persons = numbers if people is None else np.array(people)
+    originals = Originals(np.zeros((n, 1)), persons, Texts(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
+    ends = np.cumsum([len(cluster) for cluster in clusters])
+    members = np.split(numbers, ends[:-1]) if clusters else []
+    classes = [ValueClass(number, *own) for number, own in enumerate(zip(clusters, members, strict=True))]
     policy = policy_of(attributes, privacy={"k": 2, **privacy})
     return {check.name: check for check in (one.result() for one in check_values(policy, originals, classes))}
 
@@ -60,7 +68,7 @@ def test_distinct_values_are_counted_whatever_their_spelling(clusters: list[list
 
 def test_the_verdict_names_p_sensitive_k_anonymity() -> None:
     check = checked({"k": 3, "l": 2}, ['"a"', '"b"', '"b"'])["diversity"]
-    assert "at least 2 different values of ill (distinct l-diversity" in check.claim
+    assert "at least 2 different values of ill, of as many people (distinct l-diversity" in check.claim
     assert "with k = 3 also called p-sensitive k-anonymity, p = 2" in check.claim
     assert check.worst == 2
     assert "p-sensitive" not in checked({"k": 2, "l": 3}, ['"a"', '"b"', '"c"'])["diversity"].claim
@@ -92,7 +100,7 @@ def test_entropy_and_recursive_diversity(
 @pytest.mark.parametrize(("least", "word"), [(2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (21, "21st")])
 def test_the_claim_of_recursive_diversity_has_an_ordinal(least: int, word: str) -> None:
     claim = checked({"l": {"recursive": [2, least]}}, ['"a"', '"b"'])["diversity"].claim
-    assert f"less than 2 times as often as the {word} most frequent and all rarer ones together" in claim
+    assert f"less than 2 times as many people as the {word} most frequent and all rarer ones together" in claim
 
 
 def test_the_limit_of_a_share_is_kept_exactly() -> None:
@@ -101,6 +109,52 @@ def test_the_limit_of_a_share_is_kept_exactly() -> None:
     assert checked({"max_value_share": 0.3333333}, thirds)["value_share"].status == "broken"
     assert checked({"max_value_share": 0.7}, ['"a"'] * 7 + ['"b"'] * 3)["value_share"].status == "holds"
     assert checked({"max_value_share": 0.1}, [f'"{number}"' for number in range(10)])["value_share"].status == "holds"
+
+
+# ---------------------------------------------------------------- people, not records
+
+
+ONE_OF_ELEVEN = [f'"{letter}"' for letter in "abcdefghij"] + ['"hiv"'] * 10
+"""Ten records of one person, with ten values, and one of each of ten others."""
+OF_ELEVEN = [0] * 10 + list(range(1, 11))
+
+
+def test_the_values_of_one_person_hide_nothing_of_others() -> None:
+    """Half of the records have one value, and 10 of 11 people."""
+    found = checked({"l": 3}, ONE_OF_ELEVEN, people=OF_ELEVEN)
+    assert (found["value_share"].status, found["value_share"].worst) == ("broken", 10 / 11)
+    assert (found["diversity"].status, found["diversity"].worst) == ("broken", 2)
+    found = checked({"l": 3}, ONE_OF_ELEVEN)
+    assert (found["value_share"].worst, found["diversity"].worst) == (0.5, 11)
+
+
+@pytest.mark.parametrize(
+    ("rule", "worst"),
+    [
+        ({"entropy": 2}, 1.7),  # 10 of 11 weigh the same, and ten a hundred-and-tenth each
+        ({"recursive": [3, 3]}, 10 / 0.9),
+    ],
+)
+def test_entropy_and_recursive_diversity_weigh_people(rule: dict[str, Any], worst: float) -> None:
+    check = checked({"l": rule}, ONE_OF_ELEVEN, people=OF_ELEVEN)["diversity"]
+    assert check.status == "broken"
+    assert check.worst == pytest.approx(worst, abs=0.05)
+    assert checked({"l": rule}, ONE_OF_ELEVEN)["diversity"].status == "holds"
+
+
+def test_a_value_counts_if_another_person_can_have_it() -> None:
+    """The person of three values gives one of them; the two others of one value give that one."""
+    values, people = ['"a"', '"b"', '"c"', '"a"', '"a"'], [0, 0, 0, 1, 2]
+    assert checked({"k": 2, "l": 2}, values, people=people)["diversity"].worst == 2
+    # Who has a alone leaves b to the other: the assignment of the first value is changed for the last.
+    assert checked({"k": 2, "l": 2}, ['"a"', '"b"', '"a"'], people=[0, 0, 1])["diversity"].worst == 2
+
+
+def test_the_reference_of_a_table_weighs_people() -> None:
+    """The person of three records weighs one: a is three quarters of the table, and all or half of a cluster."""
+    clusters, people = (['"a"', '"a"'], ['"b"', '"b"', '"a"']), [0, 1, 2, 2, 3]
+    assert checked({"t": 0.9}, *clusters, people=people, type="string")["closeness"].worst == pytest.approx(0.25)
+    assert checked({"t": 0.9}, *clusters, type="string")["closeness"].worst == pytest.approx(0.4)
 
 
 # ---------------------------------------------------------------- t, compared with the table
@@ -184,7 +238,7 @@ def test_only_protected_attributes_are_checked() -> None:
     policy = policy_of({"who": SUBJECT, "age": quasi(0, 110), "ill": ill, "tag": tag}, privacy={"k": 2, "l": 2})
     texts = ['"a"\x00"t"', '"b"\x00"t"'], ['"a"\x00"t"', '"a"\x00"u"']
     n = np.arange(4)
-    originals = Originals(np.zeros((4, 1)), n, [*texts[0], *texts[1]], np.zeros(4, np.int64), n, is_export=False)
+    originals = Originals(np.zeros((4, 1)), n, Texts([*texts[0], *texts[1]]), np.zeros(4, np.int64), n, is_export=False)
     classes = [ValueClass(number, list(own)) for number, own in enumerate(texts)]
     checks = check_values(policy, originals, classes)
     assert [(check.name, check.failed, check.places) for check in checks] == [
@@ -203,9 +257,9 @@ def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = Non
     )
     n = np.arange(len(values))
     subjects = n if people is None else np.array([ord(one) for one in people])
-    unchanged: list[str | None] = [f'"{value}"' for value in values]
-    originals = Originals(np.zeros((len(n), 1)), subjects, unchanged, n * 0, n, is_export=False)
-    return BreakableValues(policy, originals).can_be_broken(n.tolist())
+    unchanged = [f'"{value}"' for value in values]
+    originals = Originals(np.zeros((len(n), 1)), subjects, Texts(unchanged), n * 0, n, is_export=False)
+    return BreakableValues(policy, originals).can_be_broken(n)
 
 
 @pytest.mark.parametrize(
@@ -234,4 +288,27 @@ def test_a_suppression_is_possible_if_some_cluster_exceeds_a_limit(
 def test_records_of_one_person_count_once_towards_k() -> None:
     assert not can_be_broken({"l": 2, "max_value_share": 1}, "aaaab", "xxxyz")
     assert can_be_broken({"l": 2, "max_value_share": 1}, "aaaab", "xxwyz")
-    assert can_be_broken({"max_value_share": 0.5}, "aaabc", "xxxyz")
+    assert not can_be_broken({"max_value_share": 0.5}, "aaabc", "xxxyz")
+    assert can_be_broken({"max_value_share": 0.5}, "aaabc", "xxwyz")
+
+
+# ---------------------------------------------------------------- rows whose clusters are not known
+
+
+@pytest.mark.parametrize(("people", "status"), [([0, 1, 2, 3], "broken"), ([0, 1, 2, 2], "not examined")])
+def test_rows_prove_nothing_if_it_is_not_known_which_of_them_are_one_persons(people: list[int], status: str) -> None:
+    """Rows with equal quasi-identifiers are a union of clusters, which satisfies what they do if people differ."""
+    policy = policy_of(
+        {"who": SUBJECT, "age": quasi(0, 110), "ill": {"role": "confidential"}}, privacy={"k": 2, "l": 2}
+    )
+    texts, numbers = ['"a"'] * 4, np.arange(4)
+    originals = Originals(np.zeros((4, 1)), np.array(people), Texts(texts), numbers * 0, numbers, is_export=False)
+    rows = PartitionRows()
+    for line, text in enumerate(texts, 1):
+        rows.quasi.append("40")
+        rows.unchanged.append(text)
+        rows.lines.append(line)
+    release = ReleasedRows({0: rows}, [], is_export=False)
+    scope = AuditScope.of(policy, table=None, partial=False, strict=False)
+    checks = check_values_of_rows(policy, originals, release, scope)
+    assert [check.result().status for check in checks] == [status] * 2

@@ -37,15 +37,23 @@ def test_a_verdict_has_plain_values_and_a_text(tmp_path: Path) -> None:
     assert len(plain["not_examined"]) == 3
     assert plain["early_decisions"] == 0
     text = verdict.text()
-    assert text.startswith("holds: 60 records, 60 usable")
-    assert "holds: every cluster holds at least 5 different subjects (11 examined, worst 5)" in text
+    assert text.startswith("holds: k is 5, promised 5; 60 of 60 records released, of 51 people; ")
+    assert "; 17 of 17 checks hold; 5 warnings\n  warning: diagnosis is published unchanged" in text
     assert "not examined: when anything was released" in text
+    assert "holds: every cluster" not in text
+    everything = verdict.text(verbose=True)
+    assert everything.startswith(text[: text.index("  not examined")])
+    assert "holds: every cluster holds at least 5 different subjects (11 examined, worst 5)" in everything
+    assert "\n  counted: 60 records, 60 usable, 0 unusable, 60 rows, 11 clusters, " in everything
+    assert "\n  measured: largest_share = " in everything
 
 
 def test_a_verdict_on_a_part_says_so(tmp_path: Path) -> None:
     verdict = make_release(tmp_path).verify(partial=True)
     assert verdict.as_dict()["partial"] is True
-    assert verdict.text().startswith("holds (a part): 60 records")
+    assert verdict.text().startswith(
+        "holds (a part): k is 5, promised 5; 60 of 60 records released, of 51 people; mean "
+    )
     assert "not examined: whether every record was released" in verdict.text()
     assert verdict.counts["held"] is None
     assert verdict.early_decisions is None
@@ -54,13 +62,13 @@ def test_a_verdict_on_a_part_says_so(tmp_path: Path) -> None:
 def test_a_broken_verdict_lists_clusters_and_counts(tmp_path: Path) -> None:
     naive = make_release(tmp_path)
     naive.rows = [rows[1:] for rows in naive.rows]
-    text = naive.verify().text()
-    assert text.startswith("broken: ")
+    text = naive.verify().text(verbose=True)
+    assert text.startswith("broken: k is 5, promised 5; 49 of 60 records released, of 51 people; ")
     assert "BROKEN: every recomputed row of a cluster was released (11 examined, 11 failed); cluster 0, 1, " in text
     assert ", ..." in text
     naive.regenerate()
     naive.rows = [rows[1:] if number < 10 else rows for number, rows in enumerate(naive.rows)]
-    assert "(11 examined, 10 failed); cluster 0, 1, 2, 3, 4, 5, 6, 7, 8, 9\n" in naive.verify().text()
+    assert "(11 examined, 10 failed); cluster 0, 1, 2, 3, 4, 5, 6, 7, 8, 9\n" in naive.verify().text(verbose=True)
 
 
 def test_an_undecided_verdict_names_the_missing_input() -> None:
@@ -69,7 +77,7 @@ def test_an_undecided_verdict_names_the_missing_input() -> None:
     assert verdict.exit_code == 2
     assert not verdict.verified
     assert "undecided: give it" in verdict.text()
-    assert "unknown clusters" in verdict.text()
+    assert "unknown clusters" in verdict.text(verbose=True)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,7 @@ def test_an_undecided_verdict_names_the_missing_input() -> None:
 )
 def test_the_text_shows_rounded_numbers_and_the_json_exact_ones(value: float | None, text: str) -> None:
     verdict = Verdict((), {}, {"m": value})
-    assert verdict.text() == f"holds: \n  measured: m = {text}"
+    assert verdict.text(verbose=True) == f"holds: 0 of 0 checks hold\n  counted: \n  measured: m = {text}"
     assert verdict.as_dict()["measures"] == {"m": value}
 
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from shoal.cli import check
-from shoal.files import run, sample
+from shoal.files import sample
 from shoal.policy import Policy
 from support.commands import run_command
 
@@ -118,9 +118,3 @@ def test_a_file_that_cannot_be_used_is_a_fault_after_the_policy(tmp_path: Path) 
         assert words in ended.stderr
         assert b"3e200" not in ended.stderr
         assert ended.stdout.endswith(b"}\n")
-
-
-def test_a_slow_sample_says_so(folder: Path) -> None:
-    with patch.object(run, "_SLOW_S", 0.0):
-        said = sampled(folder, "-i", str(folder / "in.jsonl"))[2]
-    assert said.count("still anonymizing the sample") == 1

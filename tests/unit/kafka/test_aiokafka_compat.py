@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.consumer import fetcher
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import (
     AddOffsetsToTxnRequest,
@@ -20,7 +22,7 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record import default_records, memory_records
 from aiokafka.structs import ConsumerRecord
 from shoal.kafka import aiokafka_compat as leniency
-from shoal.kafka.aiokafka_compat import plain_record_options, send_requests_once
+from shoal.kafka.aiokafka_compat import append_values, keep_parsed, plain_record_options, send_requests_once
 
 pytestmark = pytest.mark.unit
 
@@ -103,6 +105,65 @@ def test_other_consumers_hand_over_the_records_of_the_client() -> None:
             ("t", 3, 0, b"v"),
             ("t", 3, 1, None),
         ]
+
+
+def taken(kind: Any, counts: list[int | None]) -> tuple[list[list[int]], int, bool]:
+    """Return the offsets that calls of `getall` return, the position after them, and whether more may follow."""
+    tp, state = TopicPartition("t", 3), SimpleNamespace(paused=False, position=2)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment = SimpleNamespace(active=True, state_value=lambda _: state)
+    data = batch(["h"] * 5) + batch(["h"] * 2).replace(bytes(8), (5).to_bytes(8, "big"), 1)
+    records = kind(tp, memory_records.MemoryRecords(data), [], 2, None, keep_parsed, True, READ_COMMITTED)
+    found = fetcher.FetchResult(tp, assignment=assignment, partition_records=records, backoff=0)
+    return [[one.offset for one in found.getall(number)] for number in counts], state.position, found.has_more()
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([2, 2, 2], ([[2, 3], [4, 5], [6]], 7, False)),
+        ([5], ([[2, 3, 4, 5, 6]], 7, True)),
+        ([5, 1], ([[2, 3, 4, 5, 6], []], 7, False)),
+        ([1, None], ([[2], [3, 4, 5, 6]], 7, False)),
+    ],
+)
+def test_messages_are_taken_in_parts_as_the_client_takes_them(
+    counts: list[int | None], expected: tuple[list[list[int]], int, bool]
+) -> None:
+    plain_record_options()
+    assert taken(leniency._PlainRecords, counts) == expected
+    assert taken(leniency._PlainRecords.__mro__[1], counts) == expected
+
+
+# ---------------------------------------------------------------- batches of a transaction
+
+
+class OtherBuilder:
+    """A batch of a client without the internals that are used."""
+
+    def __init__(self) -> None:
+        self._inner = BatchBuilder(300, 0, is_transactional=True)
+        self.record_count, self._build = self._inner.record_count, self._inner._build
+
+    def append(self, **message: Any) -> Any:
+        return self._inner.append(**message)
+
+
+def test_values_are_appended_as_the_client_appends_them_one_by_one() -> None:
+    values = [b"a" * 100, b"", b"b" * 60, b"c" * 200, b"d"]
+    expected = BatchBuilder(300, 0, is_transactional=True)
+    appended = [expected.append(timestamp=7, key=None, value=value) is not None for value in values]
+    assert appended == [True, True, True, False, False]
+    expected._set_producer_state(1, 2, 3)
+    for found in (BatchBuilder(300, 0, is_transactional=True), OtherBuilder()):
+        assert (append_values(found, values, 7), found.record_count()) == (3, 3)
+        inner: Any = getattr(found, "_inner", found)
+        inner._set_producer_state(1, 2, 3)
+        assert bytes(found._build()) == bytes(expected._build())
+
+
+def test_a_value_that_is_longer_than_a_batch_is_appended_alone() -> None:
+    assert append_values(BatchBuilder(100, 0), [b"a" * 200, b"b"], 7) == 1
 
 
 # ---------------------------------------------------------------- requests of a transaction

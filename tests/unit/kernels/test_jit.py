@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -372,3 +374,28 @@ def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.M
         own = cache.kernel_folders.__wrapped__().own
         assert own is not None
         assert own.parent == folder / "numba"
+
+
+def test_an_interrupt_reaches_the_caller_of_the_compiler_which_goes_on() -> None:
+    began, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def compile_kernel(_: object) -> None:
+        began.set()
+        may_end.wait(60)
+        ended.set()
+
+    def interrupt() -> None:
+        began.wait(60)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        compiler._run_interruptibly(compile_kernel, ())
+    may_end.set()
+    assert ended.wait(60)
+
+
+def test_the_result_and_the_error_of_the_compiler_reach_the_caller() -> None:
+    assert compiler._run_interruptibly(lambda signature: signature, (1, 2)) == (1, 2)
+    with pytest.raises(ZeroDivisionError):
+        compiler._run_interruptibly(lambda signature: 1 / signature, 0)

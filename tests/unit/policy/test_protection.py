@@ -227,7 +227,7 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
         "privacy.l": (
             "distinct l-diversity, l = 3 (with k = 5 also called p-sensitive k-anonymity, p = 3), for ill and pay"
         ),
-        "privacy.max_value_share": "at most 0.5 of the records of a cluster have one value, for ill and pay",
+        "privacy.max_value_share": "at most 0.5 of the people of a cluster have one value, for ill and pay",
         "privacy.t": (
             "t-closeness, t = 0.4: ill against a reference of 3 values, where all values are equally far from each "
             "other; pay against the values of the table, where values are compared by rank if all are numbers"

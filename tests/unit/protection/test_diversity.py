@@ -21,22 +21,25 @@ from shoal.protection.diversity import (
 
 pytestmark = pytest.mark.unit
 
+NOBODY = np.zeros(0, np.int64)  # in place of subjects: each record is a person
+
 
 def keeps(rule: DiversityRule, *columns: list[int]) -> bool:
     codes = np.array(columns, np.int64)
     members = np.arange(codes.shape[1])
-    return bool(is_diverse(rule, codes, codes, members, empty_diversity_scratch(codes.shape[1])))
+    return bool(is_diverse(rule, codes, codes, NOBODY, members, empty_diversity_scratch(codes.shape[1])))
 
 
 def distance(reference: ValueReference, bins: list[int]) -> float:
-    return float(distance_of(build_diversity_rule([reference], t=0.5), 0, np.array(bins, np.int64)))
+    rule = build_diversity_rule([reference], t=0.5)
+    return float(distance_of(rule, 0, np.array(bins, np.int64), np.ones(len(bins)), len(bins)))
 
 
 def test_without_constraints_and_without_members_every_cluster_is_diverse() -> None:
     codes, nothing, scratch = np.zeros((1, 4), np.int64), np.zeros(0, np.int64), empty_diversity_scratch(4)
     assert keeps(NO_DIVERSITY, [7, 7, 7])
-    assert is_diverse(NO_DIVERSITY, codes[:0], codes[:0], np.arange(3), scratch)
-    assert is_diverse(build_diversity_rule(l=LDiversity(DISTINCT, 3)), codes, codes, nothing, scratch)
+    assert is_diverse(NO_DIVERSITY, codes[:0], codes[:0], NOBODY, np.arange(3), scratch)
+    assert is_diverse(build_diversity_rule(l=LDiversity(DISTINCT, 3)), codes, codes, NOBODY, nothing, scratch)
 
 
 SALARIES = ValueReference(ORDERED, np.ones(9, np.int64))  # 3k to 11k, each once
@@ -56,10 +59,12 @@ def test_t_may_be_reached_in_each_attribute() -> None:
     first, second = 0.25, distance(SALARIES, [0, 3, 5, 8])
     members, scratch = np.arange(4), empty_diversity_scratch(4)
     assert second < first
-    assert is_diverse(build_diversity_rule(references, t=first), bins, bins, members, scratch)
-    assert not is_diverse(build_diversity_rule(references, t=first - 1e-9), bins, bins, members, scratch)
-    assert is_diverse(build_diversity_rule(references[1:], t=second), bins[1:], bins[1:], members, scratch)
-    assert not is_diverse(build_diversity_rule(references[1:], t=second - 1e-9), bins[1:], bins[1:], members, scratch)
+    assert is_diverse(build_diversity_rule(references, t=first), bins, bins, NOBODY, members, scratch)
+    assert not is_diverse(build_diversity_rule(references, t=first - 1e-9), bins, bins, NOBODY, members, scratch)
+    assert is_diverse(build_diversity_rule(references[1:], t=second), bins[1:], bins[1:], NOBODY, members, scratch)
+    assert not is_diverse(
+        build_diversity_rule(references[1:], t=second - 1e-9), bins[1:], bins[1:], NOBODY, members, scratch
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from shoal.errors import ParameterError
 from shoal.policy.policy import Policy
 from shoal.policy.schema import Document
-from shoal.scales import Embedding, PublicationGrid, exact_means, numeric
+from shoal.scales import Embedding, PublicationGrid, Scaling, exact_means, numeric
 
 pytestmark = pytest.mark.unit
 
@@ -36,6 +36,29 @@ def test_coordinates_are_scaled_by_the_bounds_and_weighted() -> None:
 def test_without_bounds_a_stream_cannot_be_embedded() -> None:
     with pytest.raises(ParameterError, match="bounds: missing for a"):
         Embedding.of(policy(None))
+
+
+def test_an_embedding_that_is_rescaled_is_the_one_of_the_other_scaling() -> None:
+    nominal = {"role": "quasi_identifier", "scale": "nominal"}
+    attributes = {
+        "a": {"role": "quasi_identifier", "missing": "group", "weight": 3.0, "integer": True},
+        "b": nominal,
+        "d": {"role": "quasi_identifier", "bounds": [1.0, 5.0]},
+        "s": {"role": "steering", "bounds": [0.0, 4.0]},
+    }
+    content = {"attributes": attributes, "subject": "every_record", "privacy": {"k": 2}, "stream": {"delta": 5}}
+    content |= {"steering": {"by": [{"attribute": "s", "weight": 2.0}]}}
+    of = Policy.from_document(Document.model_validate(content))
+    first, second = (Scaling(np.array(widths), np.array([7.0, 0.0])) for widths in ([1.0, 2.0], [3.0, 0.1]))
+    values = np.array([[np.nan, 0.0, 1.0, 1.0], [10.0, 1.0, 3.0, 2.0]])
+    found, expected = Embedding.of(of, first).rescaled(second), Embedding.of(of, second)
+    assert found.coordinates(values).tobytes() == expected.coordinates(values).tobytes()
+    assert found.coordinates(values).tolist() == [[7.0, 0.0, 0.5], [10.0, 20.0, 1.0]]
+    assert found.unit.tolist() == [3.0, 1.0, 4.0]
+    assert (found.unit.tolist(), found.ranges) == (expected.unit.tolist(), expected.ranges)
+    assert found.code_distances.tolist() == expected.code_distances.tolist()
+    again = found.rescaled(first)
+    assert again.coordinates(values).tobytes() == Embedding.of(of, first).coordinates(values).tobytes()
 
 
 @pytest.mark.parametrize(

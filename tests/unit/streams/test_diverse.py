@@ -165,7 +165,7 @@ def test_a_cluster_may_be_larger_than_4k_if_t_needs_it() -> None:
 
 def cluster_of(columns: list[list[int]], rule: DiversityRule) -> str:
     codes = np.array(columns).T
-    return violated_constraint(Protection(rule, 1), codes, np.array([len(codes)]))
+    return violated_constraint(Protection(rule, 1), codes, np.arange(len(codes)), np.array([len(codes)]))
 
 
 ORDERED_THIRDS = build_diversity_rule([ValueReference(ORDERED, np.full(3, 1 / 3))], t=1 / 3)
@@ -190,6 +190,53 @@ def test_the_last_check_finds_a_cluster_that_violates_the_rule(
 ) -> None:
     assert not cluster_of(kept, rule)
     assert message in cluster_of(violated, rule)
+
+
+ONE_OF_ELEVEN = [*range(10), *[99] * 10]
+"""Values of ten records of one person, and of one of each of ten others."""
+OF_ELEVEN = [0] * 10 + list(range(1, 11))
+HALVES = ValueReference(EQUAL, np.full(2, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("rule", "bins", "message"),
+    [
+        (build_diversity_rule(max_value_share=0.5), None, "a share above 0.5 of its people have"),
+        (THREE_VALUES, None, "no distinct 3-diversity"),
+        (build_diversity_rule(l=LDiversity(ENTROPY, 2)), None, "no entropy 2-diversity"),
+        (build_diversity_rule(l=LDiversity(RECURSIVE, 3, 3.0)), None, "no recursive 3-diversity"),
+        (build_diversity_rule([HALVES], t=0.1), [0] * 10 + [1] * 10, "farther than 0.1"),
+    ],
+)
+def test_the_values_of_one_person_hide_nothing_of_others(
+    rule: DiversityRule, bins: list[int] | None, message: str
+) -> None:
+    """Half of the records have one value, and 10 of 11 people: no stream releases it, and the last check refuses it."""
+    values = np.array([ONE_OF_ELEVEN]).T
+    codes = values if bins is None else np.column_stack([values, bins])
+    ends = np.array([20])
+    assert not violated_constraint(Protection(rule, 1), codes, np.arange(20), ends)
+    assert message in violated_constraint(Protection(rule, 1), codes, np.array(OF_ELEVEN), ends)
+    for name in RULES:
+        stream = StreamClusterer(10, 30, 1, rule=name, diversity=rule)
+        given = None if bins is None else np.array([bins]).T
+        assert not len(stream.push(np.zeros((20, 1)), np.array(OF_ELEVEN), values=values, bins=given).positions)
+        assert len(stream.flush().suppressed) == 20
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_people_with_several_records_are_released_in_clusters_of_different_people(name: str) -> None:
+    """Each person has three records with three values, so one cluster of all would show each value of everybody."""
+    people = np.arange(60) % 20
+    values = (np.arange(60) // 20 + people)[:, None] % 3
+    stream = StreamClusterer(10, 59, 1, rule=name, diversity=build_diversity_rule(max_value_share=0.5))
+    stream.push(np.arange(60.0)[:, None] % 7, people, values=values)
+    out = stream.flush()
+    assert len(out.suppressed) == 0
+    for start, end in zip(out.cluster_bounds[:-1], out.cluster_bounds[1:], strict=True):
+        own = out.positions[start:end]
+        holders = [len(set(people[own][values[own, 0] == value].tolist())) for value in range(3)]
+        assert max(holders) <= 0.5 * len(set(people[own].tolist()))
 
 
 def test_a_violation_closes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_a_record_that_its_reference_cannot_place_is_refused(tmp_path: Path) -> 
     columns = ProtectedColumns(policy)
     columns.add(block)
     with pytest.raises(GuaranteeError, match="its reference cannot place"):
-        columns.attributes(np.ones(3, np.bool_))
+        columns.attributes(np.ones(3, np.bool_), np.arange(3))
 
 
 def test_a_policy_without_protection_reads_no_values(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from shoal.formats import Block, JsonEncoder
 from shoal.policy import Policy, Role, Scale, TimeStep
 from shoal.scales import CategoryIndex, Embedding, Scaling
 from shoal.streams import BlockDecisions, PartitionPipeline
+from shoal.streams.held_records import Decisions
 from support.scales import AREAS, attribute, block_of, policy_with
 
 pytestmark = pytest.mark.unit
@@ -166,3 +167,48 @@ def test_a_steering_number_without_bounds_is_refused() -> None:
     ward = attribute("ward", Scale.NUMERIC, role=Role.STEERING)
     with pytest.raises(ParameterError, match="bounds: missing for ward; spreads are learned from published values"):
         PartitionPipeline(policy := policy_with(ATTRIBUTES[0], ward), JsonEncoder(policy))
+
+
+def test_the_figures_of_a_long_block_are_those_of_its_records_one_by_one() -> None:
+    """Scalings change within the block, and with them the unit of an attribute without bounds."""
+    free = attribute("free", Scale.NUMERIC)
+    policy = policy_with(free, attribute("age", Scale.NUMERIC, bounds=(0.0, 100.0)), k=3, delta=12)
+    draw = np.random.default_rng(3)
+    rows = [[float(draw.normal(0.0, 1.0 + i / 100)), float(draw.integers(100))] for i in range(700)]
+    (parts, pipeline), (singles, other) = run(policy, rows, 700), run(policy, rows, 1)
+    assert clusters_of(parts) == clusters_of(singles)
+    found, expected = (one.summary.as_dict(0, 1.0) for one in (pipeline, other))
+    assert {name: found[name] for name in ("released", "clusters", "held")} == {
+        "released": 700,
+        "clusters": len(clusters_of(singles)),
+        "held": 0,
+    }
+    for name in ("mse", "mae", "sse", "information_loss"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-9)
+    for name in ("excess_span", "displacement", "delay", "cluster_size"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-9)
+    growth, of_singles = (sum(part.sst_growth for part in run_of) for run_of in (parts, singles))
+    assert growth == pytest.approx(of_singles, rel=1e-9)
+
+
+def test_decisions_of_consecutive_calls_are_joined_as_those_of_one() -> None:
+    columns = ("positions", "cluster_bounds", "subjects", "max_per_subject", "causes", "newest")
+    first = dict(zip(columns, ([4, 5, 6], [0, 2, 3], [2, 1], [1, 1], [0, 0], [9, 9]), strict=True))
+    second = dict(zip(columns, ([8, 7], [0, 2], [2], [1], [1], [12]), strict=True))
+    more = ("suppressed", "suppressed_newest", "suppressed_causes", "suppressed_before")
+    first |= dict(zip(more, ([3], [9], [0], [1]), strict=True))
+    second |= dict(zip(more, ([10], [12], [1], [1]), strict=True))
+    parts = [Decisions(**{name: np.array(column) for name, column in part.items()}) for part in (first, second)]
+    found = Decisions.join(parts)
+    assert {name: getattr(found, name).tolist() for name in (*columns, *more)} == {
+        "positions": [4, 5, 6, 8, 7],
+        "cluster_bounds": [0, 2, 3, 5],
+        "subjects": [2, 1, 2],
+        "max_per_subject": [1, 1, 1],
+        "causes": [0, 0, 1],
+        "newest": [9, 9, 12],
+        "suppressed": [3, 10],
+        "suppressed_newest": [9, 12],
+        "suppressed_causes": [0, 1],
+        "suppressed_before": [1, 3],
+    }

@@ -13,9 +13,10 @@ import pytest
 from shoal import microaggregate
 from shoal.arrays import Int32Vector
 from shoal.errors import ParameterError
+from shoal.kernels.jit import compile_if_large
 from shoal.protection.diversity import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
-from shoal.tables import ClusterConstraints, ConfidentialAttribute
-from support.diversity_by_definition import entropy_of, is_recursive, value_share
+from shoal.tables import ClusterConstraints, ConfidentialAttribute, microaggregation
+from support.diversity_by_definition import alone, entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit
 
@@ -142,9 +143,12 @@ def columns_of(labels: Int32Vector, values: list[Any]) -> list[list[Any]]:
 @pytest.mark.parametrize(
     ("l", "is_diverse"),
     [
-        *((l, lambda column: len(set(column)) >= 3 and value_share(column) <= 0.5) for l in (3, {"distinct": 3})),  # noqa: E741
-        ({"entropy": 2.2}, lambda column: entropy_of(column) >= math.log(2.2) - 1e-9),
-        ({"recursive": [2, 3]}, lambda column: is_recursive(column, 2, 3)),
+        *(
+            (l, lambda column: len(set(column)) >= 3 and value_share(alone(column)) <= 0.5)
+            for l in (3, {"distinct": 3})  # noqa: E741 - the letter of the literature
+        ),
+        ({"entropy": 2.2}, lambda column: entropy_of(alone(column)) >= math.log(2.2) - 1e-9),
+        ({"recursive": [2, 3]}, lambda column: is_recursive(alone(column), 2, 3)),
     ],
 )
 def test_every_cluster_is_l_diverse(l: Any, is_diverse: Callable[[list[Any]], bool]) -> None:  # noqa: E741
@@ -159,7 +163,7 @@ def test_spellings_of_a_number_are_one_value_and_several_attributes_keep_the_lar
     both = np.array(list(zip(WORDS, PAYS, strict=True)), object)
     labels = microaggregate(TABLE, 4, confidential=both, max_value_share=0.7)
     for values in (WORDS, list(map(float, PAYS))):
-        assert max(value_share(column) for column in columns_of(labels, values)) <= 0.7 + 1e-9
+        assert max(value_share(alone(column)) for column in columns_of(labels, values)) <= 0.7 + 1e-9
 
 
 @pytest.mark.parametrize("reference", [None, {1: 0.5, 2.5: 0.25, 4: 0.25}])
@@ -191,3 +195,34 @@ def test_faults_are_named(given: dict[str, Any], message: str) -> None:
         given = given | {"confidential": np.array(given["confidential"], object)}
     with pytest.raises(ParameterError, match=message):
         microaggregate(TABLE, 4, **given)
+
+
+@pytest.mark.parametrize("was_compiled", [False, True])
+def test_a_table_waits_for_no_compiler_that_takes_longer_than_plain_python(
+    monkeypatch: pytest.MonkeyPatch, *, was_compiled: bool
+) -> None:
+    """4,000 records take 5 s as plain Python, and what they need is compiled in 20 s."""
+    asked: list[str] = []
+
+    def was_form_compiled(form: str) -> bool:
+        asked.append(form)
+        return was_compiled
+
+    monkeypatch.setattr(microaggregation, "was_compiled", was_form_compiled)
+    monkeypatch.setattr("shoal.kernels.jit.use_compiled", lambda: asked.append("compiled"))
+    monkeypatch.setattr(microaggregation, "compile_if_large", lambda n, **how: compile_if_large(n + 3_990, **how))
+    values = np.arange(20.0).reshape(-1, 2)
+    microaggregate(values, 3, "mdav")
+    assert asked == ["table-mdav-none", *(["compiled"] if was_compiled else [])]
+    microaggregate(np.vstack([values, values[:1]]), 3, "mdav")
+    assert asked[-2:] == ["table-mdav-none", "compiled"]
+
+
+def test_compiled_kernels_of_a_table_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[str] = []
+    monkeypatch.setattr(microaggregation, "mark_compiled", marked.append)
+    monkeypatch.setattr(microaggregation, "_noted", set())
+    for is_compiled in (False, True, True):
+        monkeypatch.setattr(microaggregation, "is_compiled", lambda found=is_compiled: found)
+        microaggregate(np.arange(20.0).reshape(-1, 2), 3, "mdav")
+    assert marked == ["table-mdav-none"]

@@ -13,6 +13,7 @@ from shoal.errors import AnonymityViolation, ConfigError, ParameterError
 from shoal.formats import JsonEncoder
 from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
 from shoal.policy.schema import Document
+from shoal.protection.diversity import EQUAL, HIERARCHICAL, ORDERED, ValueReference
 from shoal.scales import CategoryIndex, Embedding
 from shoal.tables import AlgorithmSpec, ConfidentialAttribute, TablePipeline, TableRelease
 from shoal.tables.precompilation import precompile_table
@@ -46,10 +47,33 @@ def test_recursive_diversity_is_violated_at_equality(c: float, violated: list[in
     """1.1 * 10 and 2.2 * 10 are above 11 and 22 in float64."""
     policy = privacy_of({"l": {"recursive": [c, 2]}})
     attribute, labels = attribute_of([kept, kept])
-    verify_values(policy, (attribute,), labels)
+    verify_values(policy, (attribute,), labels, np.arange(len(labels)))
     attribute, labels = attribute_of([kept, violated])
     with pytest.raises(AnonymityViolation, match=r"privacy\.l"):
-        verify_values(policy, (attribute,), labels)
+        verify_values(policy, (attribute,), labels, np.arange(len(labels)))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "message"),
+    [
+        ({"max_value_share": 0.5}, "max_value_share"),
+        ({"l": 3, "max_value_share": 1}, r"privacy\.l"),
+        ({"l": {"entropy": 2}}, r"privacy\.l"),
+        ({"l": {"recursive": [3, 3]}}, r"privacy\.l"),
+        ({"t": 0.1}, r"privacy\.t"),
+    ],
+)
+@pytest.mark.parametrize("distance", [EQUAL, ORDERED, HIERARCHICAL])
+def test_the_last_check_counts_people(privacy: dict[str, object], message: str, distance: int) -> None:
+    """Ten records of one person have ten values; ten other people have one: half of the records, 10 of 11 people."""
+    values = np.r_[np.arange(10), np.full(10, 10)]
+    paths = np.arange(2)[:, None] if distance == HIERARCHICAL else None
+    reference = ValueReference(distance, np.array([0.5, 0.5]), paths)
+    attribute = ConfidentialAttribute((values == 10).astype(np.int64), distance == ORDERED, reference, values)
+    labels = np.zeros(20, np.int32)
+    verify_values(privacy_of(privacy), (attribute,), labels, np.arange(20))
+    with pytest.raises(AnonymityViolation, match=message):
+        verify_values(privacy_of(privacy), (attribute,), labels, np.r_[np.zeros(10, np.int64), np.arange(1, 11)])
 
 
 def test_subjects_and_largest_shares_are_counted_per_cluster() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit, njit_inner
+from shoal.kernels.pieces import tell
 from shoal.kernels.sums import squared_distance
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import centroids_of
@@ -47,6 +48,7 @@ def genetic(
         used, own = np.unique(found, return_inverse=True)
         labels[members] = own + clusters
         clusters += len(used)
+        tell("macrogroups", clusters * k / len(values))
     return labels
 
 

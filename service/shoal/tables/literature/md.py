@@ -7,6 +7,7 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.kernels.jit import njit, njit_inner
 from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, contains, empty_neighbour_search, farthest, remove
+from shoal.kernels.pieces import pieces, search_cost
 from shoal.kernels.sums import squared_distance
 from shoal.tables.mdav import join_as_block, take_nearest, write_distances
 
@@ -28,40 +29,57 @@ def md(values: Float64Matrix, k: int) -> Int32Vector:
     .. [2] J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical Data-Oriented Microaggregation for Statistical Disclosure
        Control", IEEE TKDE 14(1), 2002. doi:10.1109/69.979982
     """
-    labels = _form_clusters(values, k, LEAF_SIZE)
-    if len(values) >= 2 * k:
+    (n, d), labels, tree = values.shape, np.full(len(values), -1, np.int32), build(values, LEAF_SIZE)
+    partners, bounds, rest = np.full(n, -1), np.full(n, np.inf), np.arange(n)
+    for first, end in pieces("partners", n, search_cost(n, d)):
+        _find_partners(values, tree, first, end, partners, bounds)
+    pairs = n // (2 * k)
+    for first, end in pieces("MD", pairs, n * d + 10 * search_cost(n, d)):
+        _form_pairs(values, k, tree, first, end, partners, bounds, rest, labels)
+    left = n - 2 * k * pairs
+    if left >= k:
+        labels[rest[:left]] = 2 * pairs
+    if pairs:
         join_as_block(values, labels, int(labels.max()) + 1)
     return labels
 
 
 @njit
-def _form_clusters(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector:
-    """Return the labels of MD; of fewer than k records that are left over, the label is -1."""
-    n = values.shape[0]
-    labels, rest = np.full(n, -1, np.int32), np.arange(n)
-    tree, search = build(values, leaf_size), empty_neighbour_search(1, leaf_size)
-    partners, bounds = np.full(n, -1), np.full(n, np.inf)
-    for record in range(n):
+def _find_partners(
+    values: Float64Matrix, tree: Tree, first: int, end: int, partners: Int64Vector, bounds: Float64Vector
+) -> None:
+    """Store the farthest partners of some records, and the squared distances."""
+    search = empty_neighbour_search(1, tree.records.shape[1])
+    for record in range(first, end):
         _find_partner(values, tree, search, record, partners, bounds)
-    members, away = np.zeros(k, np.int64), np.zeros(n)
-    left, label, opposite = n, 0, -1
-    while left >= 2 * k or opposite >= 0:
-        if opposite < 0:
+
+
+@njit
+def _form_pairs(
+    values: Float64Matrix,
+    k: int,
+    tree: Tree,
+    first: int,
+    end: int,
+    partners: Int64Vector,
+    bounds: Float64Vector,
+    rest: Int64Vector,
+    labels: Int32Vector,
+) -> None:
+    """Form some pairs of clusters, one after the other; ``rest`` (n,) lists first the records that are left."""
+    n, search = labels.size, empty_neighbour_search(1, tree.records.shape[1])
+    members, away, opposite = np.zeros(k, np.int64), np.zeros(n), -1
+    for label in range(2 * first, 2 * end):
+        left = n - label * k
+        if label % 2 == 0:
             seed = _farthest_pair(values, rest[:left], tree, search, partners, bounds)
             opposite = partners[seed]
         else:
             seed = opposite if contains(tree, opposite) else farthest(tree, values[members[0]], search)
-            opposite = -1
         write_distances(values, rest[:left], values[seed], away)
         take_nearest(away, rest[:left], seed, labels, label, members)
         for member in members:
             remove(tree, int(member))
-        left -= k
-        label += 1
-    if left >= k:
-        for x in range(left):
-            labels[rest[x]] = label
-    return labels
 
 
 @njit_inner
