@@ -140,7 +140,7 @@ def check_per_subject(option: PerSubject, originals: Originals, clusters: Sequen
     check = CheckCounter("releases", claim, "window")
     members = members_of(clusters)
     windows, partitions = originals.offsets[members] // option.window, originals.partitions[members]
-    order, starts = _equal_runs(originals.subjects[members], windows, partitions)
+    order, starts = equal_runs(originals.subjects[members], windows, partitions)
     counts = np.diff(starts, append=len(members))
     for first, count in zip(order[starts], counts.tolist(), strict=True):
         partition, window = int(partitions[first]), int(windows[first])
@@ -154,7 +154,7 @@ def members_of(clusters: Iterable[RecomputedCluster]) -> Int64Vector:
     return np.concatenate([np.zeros(0, np.int64), *(cluster.members for cluster in clusters)])
 
 
-def _equal_runs(*keys: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
+def equal_runs(*keys: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
     """Return an order by the last key first, stable, and where in it each run of equal keys begins."""
     order = np.lexsort(keys)
     is_start = np.ones(len(order), np.bool_)
@@ -168,7 +168,7 @@ def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: 
         return exceeds
     for chosen in originals.by_partition.values():
         usable = chosen[is_counted[chosen]]
-        order, starts = _equal_runs(originals.subjects[usable], originals.offsets[usable] // option.window)
+        order, starts = equal_runs(originals.subjects[usable], originals.offsets[usable] // option.window)
         earlier = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
         exceeds[usable[order]] = earlier >= option.max
     return exceeds

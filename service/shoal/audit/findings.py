@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from shoal.audit.clusters import RecomputedClusters, members_of
+from shoal.audit.clusters import RecomputedClusters, equal_runs, members_of
 from shoal.audit.fields import Int64Vector
 from shoal.audit.measures import MIN_RECORDS
 from shoal.audit.originals import UNUSABLE, Originals
@@ -174,8 +174,6 @@ def _people(hashes: Int64Vector) -> Int64Vector:
 
 def _pairs(first: Int64Vector, second: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
     """Return the different pairs of two vectors."""
-    order = np.lexsort((second, first))
-    first, second = first[order], second[order]
-    is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = (np.diff(first) != 0) | (np.diff(second) != 0)
-    return first[is_new], second[is_new]
+    order, starts = equal_runs(second, first)
+    chosen = order[starts]
+    return first[chosen], second[chosen]

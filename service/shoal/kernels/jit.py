@@ -125,12 +125,17 @@ def use_compiled() -> None:
     _Process.is_compiled = not _IS_DISABLED
 
 
-def compile_if_large(records: int, *, is_slow: bool = False, is_compiled_before: bool = True) -> None:
+def compile_if_large(records: int, *, is_slow: bool = False, form: str = "") -> None:
     """Run kernels in their compiled form from now on if they take long: for more than `INTERPRETED_RECORDS` records.
 
-    Where their compiled form is not in the cache yet, for more than `INTERPRETED_AT_FIRST`.
+    Where the kernels of this ``form`` are not in the cache yet, for more than `INTERPRETED_AT_FIRST`.
     """
-    if is_slow or records > (INTERPRETED_RECORDS if is_compiled_before else INTERPRETED_AT_FIRST):
+    if records <= INTERPRETED_RECORDS and not is_slow:
+        return
+    from shoal.kernels.cache import was_compiled  # noqa: PLC0415 - only larger tables need the cache
+
+    most = INTERPRETED_RECORDS if not form or was_compiled(form) else INTERPRETED_AT_FIRST
+    if is_slow or records > most:
         use_compiled()
 
 

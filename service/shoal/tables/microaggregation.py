@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
-from shoal.kernels.cache import mark_compiled, was_compiled
+from shoal.kernels.cache import mark_compiled
 from shoal.kernels.jit import compile_if_large, is_compiled
 from shoal.kernels.pieces import Progress, telling
 from shoal.protection.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
@@ -221,7 +221,7 @@ def refined(
         raise ParameterError("; ".join(faults))
     k, seed = int(k), int(seed)
     is_slow, form = algorithm in SLOW_ALGORITHMS or refine in SLOW_REFINEMENTS, f"table-{algorithm}-{refine}"
-    compile_if_large(len(table), is_slow=is_slow, is_compiled_before=was_compiled(form))
+    compile_if_large(len(table), is_slow=is_slow, form=form)
     if refine == "exact":
         check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
     exponent = math.frexp(float(np.ptp(table, axis=0).max()))[1]  # scales the widest range to 0.5 to 1

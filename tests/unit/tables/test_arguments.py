@@ -208,7 +208,7 @@ def test_a_table_waits_for_no_compiler_that_takes_longer_than_plain_python(
         asked.append(form)
         return was_compiled
 
-    monkeypatch.setattr(microaggregation, "was_compiled", was_form_compiled)
+    monkeypatch.setattr("shoal.kernels.cache.was_compiled", was_form_compiled)
     monkeypatch.setattr("shoal.kernels.jit.use_compiled", lambda: asked.append("compiled"))
     monkeypatch.setattr(microaggregation, "compile_if_large", lambda n, **how: compile_if_large(n + 3_990, **how))
     values = np.arange(20.0).reshape(-1, 2)
