@@ -292,11 +292,11 @@ def find_json_faults(
         return [fault]
     described = ((a.name, _describe_field(policy, a, record, content)) for a in policy.value_attributes)
     found = [RecordFault(reason, name) for name, reason in described if reason]
-    dotted = {".".join(a.path) for a in policy.value_attributes if RecordFault(FaultReason.DOTTED, a.name) in found}
-    names = [name for name in _undeclared(policy, record) if name not in dotted]
-    if policy.undeclared == "quarantine" and names:
-        reason = FaultReason.DELETED if names == [DELETED_FIELD] else FaultReason.UNDECLARED
-        found.append(RecordFault(reason, names=tuple(names)))
+    if policy.undeclared == "quarantine" and (names := _undeclared(policy, record)):
+        dotted = {".".join(a.path) for a in policy.value_attributes if RecordFault(FaultReason.DOTTED, a.name) in found}
+        if names := [name for name in names if name not in dotted]:
+            reason = FaultReason.DELETED if names == [DELETED_FIELD] else FaultReason.UNDECLARED
+            found.append(RecordFault(reason, names=tuple(names)))
     if not found and envelope is not None:
         found = EnvelopeReader(policy.envelope_attributes, DEFAULT_MAX_BYTES).explain(policy, envelope)
     return found or [RecordFault(FaultReason.ENVELOPE if policy.envelope_attributes else FaultReason.UNKNOWN)]
