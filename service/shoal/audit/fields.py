@@ -71,6 +71,7 @@ from shoal.policy import (
 
 Int32Vector: TypeAlias = npt.NDArray[np.int32]
 Int64Vector: TypeAlias = npt.NDArray[np.int64]
+_PLACEHOLDER = "__debezium_unavailable_value"  # in place of a large value that Debezium did not read
 _CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
 
@@ -79,6 +80,7 @@ class Dropped(StrEnum):
 
     DELETES = "deletes"
     TOMBSTONES = "tombstones"
+    SKIP = "skip"
 
 
 def input_path(attribute: Attribute) -> tuple[str, ...]:
@@ -131,7 +133,8 @@ def nested_order(paths: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
 def dropped_kinds(policy: Policy) -> list[str]:
     """Return the kinds of messages that a policy drops."""
     actions = {Dropped.DELETES: policy.deletes, Dropped.TOMBSTONES: policy.tombstones}
-    return [kind.value for kind, action in actions.items() if action == "drop"]
+    dropped = [kind.value for kind, action in actions.items() if action == "drop"]
+    return dropped + ([Dropped.SKIP.value] if policy.skip else [])
 
 
 class MessageStructure:
@@ -143,6 +146,7 @@ class MessageStructure:
         self._fields = FieldPaths({input_path(a): a.name for a in policy.value_attributes})
         self._optional = {input_path(a) for a in policy.value_attributes if a.may_be_missing}
         self._refuses_undeclared = policy.undeclared == "quarantine"
+        self._form, self._skip = form, policy.skip
         self._is_flat = form == "csv" or self._fields.is_flat
         self._is_plain = self._unwrap is None and self._is_flat
         self._has_objects = form == "jsonl" and bool(self._fields.objects)
@@ -152,13 +156,29 @@ class MessageStructure:
         if message is TOMBSTONE:
             return self._tombstone()
         if self._is_plain or message is None:
-            return message
+            return Dropped.SKIP if message is not None and self._is_skipped(message) else message
         if (self._unwrap is not None or self._has_objects) and not _has_distinct_names(message):
             return None
         record = self._unwrapped(message)
-        if record is None or isinstance(record, Dropped) or self._is_flat:
+        if record is None or isinstance(record, Dropped):
             return record
-        return self._named(record)
+        if self._is_skipped(record):
+            return Dropped.SKIP
+        return record if self._is_flat else self._named(record)
+
+    def _is_skipped(self, record: Record) -> bool:
+        """Whether a field has a text by which it says that the record is none."""
+        return any(name in record and self._text_of(record[name]) in texts for name, texts in self._skip.items())
+
+    def _text_of(self, value: object) -> str | None:
+        if isinstance(value, JsonNumber):
+            number = canonical_decimal(value)
+            return number if number is not None and INTEGER.fullmatch(number) else None
+        if isinstance(value, bool):
+            return json_text(value)
+        if not isinstance(value, str):
+            return None
+        return value.strip(BLANKS) if self._form == "csv" else value
 
     def is_header(self, record: Record) -> bool:
         """Whether each declared field, two or more, has its own name as its value: a header was read as a record."""
@@ -210,7 +230,7 @@ class MessageStructure:
                 # It is no object. If it is null, all fields inside it are absent.
                 if value is not None or not self._may_be_null(path):
                     return None
-            elif self._refuses_undeclared and path != ("__faust",):
+            elif self._refuses_undeclared and path not in {("__faust",), *((name,) for name in self._skip)}:
                 return None
         return found
 
@@ -645,7 +665,11 @@ class RecordReader:
         self._from_envelope = [(attribute.name, str(attribute.source)) for attribute in policy.envelope_attributes]
         self._refuses_undeclared = policy.undeclared == "quarantine"
         # Faust adds the name of its model to every record.
-        self._ignored = {"__faust"} - self._names if original == "jsonl" else set()
+        self._ignored = {"__faust", *policy.skip} - self._names if original == "jsonl" else {*policy.skip} - self._names
+        placed = policy.clustered if _PLACEHOLDER not in policy.missing_values else ()
+        subjects = () if policy.subject is None else (policy.subject,)
+        is_debezium = policy.unwrap == "debezium"
+        self._no_placeholder = [a.name for a in (*placed, *policy.unchanged_fields, *subjects) if is_debezium]
         sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
         found = categories or {}
@@ -691,6 +715,8 @@ class RecordReader:
         if record is None or not record.keys() >= self._required:
             return None
         if self._refuses_headers and self._structure.is_header(record):
+            return None
+        if any(record.get(name) == _PLACEHOLDER for name in self._no_placeholder):
             return None
         has_more = self._optional or len(record) != len(self._names)
         if self._refuses_undeclared and has_more and not record.keys() <= self._names | self._ignored:

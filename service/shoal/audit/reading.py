@@ -7,12 +7,17 @@ decoders of the engine: one defect would then be invisible to both sides.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
+import gzip
+import io
 import json
+import lzma
 import math
 import os
 import re
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +26,7 @@ from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
 
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -42,10 +47,12 @@ _NO_FIELDS: Record = {}
 LARGEST_COUNT = 1 << 62  # partitions, offsets and counts are smaller in magnitude
 INTEGER = re.compile(r"[+-]?[0-9]+")
 _MAX_INTEGER_LENGTH = 4300  # characters; longer integers are not numbers (the limit of Python's int)
+_BINARY = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _COUNT = re.compile(r"-?[0-9]{1,18}")  # partitions, offsets and usable timestamps; all of them fit 64 bits
 _MIN_PLAIN_EXPONENT = -5  # fractions whose first digit stands for at least 10**-5 are written without an exponent
 MAX_DEPTH = 64  # nested objects and arrays of a record, itself included
 _TOO_LARGE_NUMBER = "1e999"
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
 codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
@@ -88,7 +95,8 @@ class InputFile:
     @classmethod
     def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
         """Describe a file; ``default_form`` applies where the suffix is unknown."""
-        form = _FORMS.get(Path(path).suffix.lower(), default_form)
+        name = Path(path)
+        form = _FORMS.get((name.with_suffix("") if is_compressed(name) else name).suffix.lower(), default_form)
         if form is None:
             raise InputError(
                 f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format"
@@ -154,12 +162,26 @@ def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str]
         yield from map(str.encode, parquet_lines(path, clustered=clustered))
         return
     try:
-        with path.open("rb") as file:
+        with _open(path) as file:
             for number, line in enumerate(file):
                 text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
                 yield text.removesuffix(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise _unreadable(path, error) from None
+
+
+def _open(path: Path) -> BinaryIO:
+    """Open a file, which is compressed if its suffix says so."""
+    return cast("BinaryIO", _OPENERS.get(path.suffix.lower(), open)(path, "rb"))
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not a whole file'}")
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the suffix of a file is that of a compressed one."""
+    return path.suffix.lower() in _OPENERS
 
 
 def first_line_names(path: Path) -> frozenset[str]:
@@ -179,6 +201,8 @@ def is_ended(file: InputFile) -> bool:
         return all(is_complete for _, _, is_complete in last)
     if is_parquet(file.path):
         return True
+    if is_compressed(file.path):
+        return True  # such a file is not followed
     with file.path.open("rb") as lines:
         lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
         return lines.read() in {b"", b"\n"}
@@ -265,7 +289,7 @@ def _size(line: Record) -> int:
 
 def _envelope(line: Record) -> Record:
     """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
-    found: dict[str, object] = {"key": line["key"]} if is_text(line.get("key")) else {}
+    found: dict[str, object] = {"key": line["key"]} if _is_part(line.get("key")) else {}
     timestamp = line.get("timestamp")
     if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
         found["timestamp"] = timestamp
@@ -273,7 +297,12 @@ def _envelope(line: Record) -> Record:
     if not _is_headers(headers):
         return found
     counts = Counter(name for name, _ in headers)
-    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and is_text(text)}
+    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_part(text)}
+
+
+def _is_part(text: object) -> bool:
+    """Whether a key or header is a text. A binary number that is one by luck has a control character."""
+    return is_text(text) and _BINARY.search(text) is None
 
 
 def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
@@ -518,10 +547,13 @@ class _BackslashEscapes:
 def _lines(path: Path, dialect: CsvDialect) -> Iterator[str]:
     """Yield lines with their ends. A lone carriage return ends a line only if the dialect says so."""
     try:
-        with path.open(encoding=dialect.encoding, errors=_REPLACE_UNDECODABLE, newline=_end(dialect)) as file:
+        with (
+            _open(path) as content,
+            io.TextIOWrapper(content, dialect.encoding, _REPLACE_UNDECODABLE, _end(dialect)) as file,
+        ):
             yield from file
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise _unreadable(path, error) from None
     except UnicodeError:
         # Undecodable bytes are replaced, so only a missing byte order mark raises.
         raise InputError(

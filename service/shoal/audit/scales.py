@@ -20,7 +20,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -30,6 +30,7 @@ import numpy as np
 from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, is_text, json_text
 from shoal.policy import BLANKS, JSON_NUMBER, Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
 
+_POINT_ZERO = re.compile(r"(0|-?[1-9][0-9]*)\.0+")
 _MAX_LENGTH = 400  # no finite float64 printed on a grid has more characters
 
 
@@ -375,6 +376,14 @@ def _name(value: object, form: Form) -> str | None:
     return text if text is not None and is_encodable(text) else None
 
 
+def _known_name(value: object, form: Form, known: Container[str]) -> str | None:
+    """Return the text of a category. A cell 2.0 means 2 where the policy has only that: programs write such numbers."""
+    name = _name(value, form)
+    if form == "csv" and name is not None and name not in known and (found := _POINT_ZERO.fullmatch(name)):
+        return found[1] if found[1] in known else name
+    return name
+
+
 def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) -> ValueReader:
     code, taxonomy = categories.code, attribute.taxonomy
 
@@ -384,11 +393,11 @@ def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) ->
 
     if taxonomy is None:
         return flat
-    leaves = frozenset(path[0] for path in taxonomy.paths) if attribute.unknown == "quarantine" else None
+    leaves, is_closed = frozenset(path[0] for path in taxonomy.paths), attribute.unknown == "quarantine"
 
     def leaf(value: object) -> float | None:
-        name = _name(value, form)
-        return None if name is None or (leaves is not None and name not in leaves) else code(name)
+        name = _known_name(value, form, leaves)
+        return None if name is None or (is_closed and name not in leaves) else code(name)
 
     return leaf
 
@@ -397,7 +406,7 @@ def _ordinal_reader(attribute: Attribute, form: Form) -> ValueReader:
     ranks = {str(item): float(rank) for rank, item in enumerate(attribute.order)}
 
     def read(value: object) -> float | None:
-        name = _name(value, form)
+        name = _known_name(value, form, ranks)
         return None if name is None else ranks.get(name)
 
     return read

@@ -67,6 +67,7 @@ def _print_sample(policy: Policy, options: argparse.Namespace) -> None:
 
     report = run_sample(policy, options.input, options.format, SAMPLE_RECORDS)
     lines = [f"sample: {counts_text(report)}", *report.loss.lines()]
+    lines += [f"{text}; {remedy}" for text, remedy in report.refusals.kinds(report.records_in) if remedy]
     if policy.stream is not None and report.records_in <= policy.stream.delta:
         lines.append(f"the sample has no more records than delta {policy.stream.delta}: a longer one tells more")
     print(escape_control_characters("\n".join(lines)))

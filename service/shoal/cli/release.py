@@ -9,7 +9,13 @@ from typing import Any
 
 from shoal.files import Files, LossReport, RunReport
 from shoal.formats import is_notable, streamed_formats
-from shoal.observability import escape_control_characters, logger, three_digits, warn_unless_representative
+from shoal.observability import (
+    escape_control_characters,
+    log_refusals,
+    logger,
+    three_digits,
+    warn_unless_representative,
+)
 
 ALL_SUPPRESSED = (
     "no cluster satisfied the section privacy: give more records, mark the attribute that is the subject, raise "
@@ -63,8 +69,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
     """
     log = logger(options.command)
     if is_notable(report.records_in, report.released, report.refusals.total):
-        for text in report.refusals.texts(report.records_in):
-            log.warning("records refused", refused=escape_control_characters(text))
+        log_refusals(log, report.refusals, report.records_in)
     if report.is_empty:
         log.warning("nothing was released", records_in=report.records_in)
     limits = report.loss.policy.value_limits

@@ -42,10 +42,7 @@ NOT_JOINTLY_ANONYMOUS = (
     "record among fewer than k, mostly uniquely"
 )
 LOSES_MORE_THAN_MDAV = "approximate loses more than MDAV with the same refinement; auto loses less than both"
-ONE_CLUSTER = (
-    "ONE CLUSTER: all rows have the same quasi-identifiers, because no smaller cluster satisfies privacy.t and "
-    "max_share; use auto, or relax the policy"
-)
+ONE_CLUSTER = "ONE CLUSTER: all rows have the same quasi-identifiers, because "
 KEEP_ORDER_REFUSED = (
     "--keep-order: the policy does not allow it, because a row number then identifies the record of the row; remove "
     "it, or set table: {keep_order: true}"
@@ -82,7 +79,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         quarantined, dropped = _read(table, source, file, files.source, policy)
         notice = CompilationNotice(logger("batch"), TABLE_COMPILE_S)
         with notice as compilation, ProgressDisplay("clustering") as display:
-            release = background.run(lambda: _release(table, policy.k, spec, display.tell, keep_order=keep_order))
+            release = background.run(lambda: _release(table, policy, spec, display.tell, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
         if evidence is not None:
             evidence.write(encode_evidence(enumerate(release.clusters()), policy.fingerprint))
@@ -128,7 +125,8 @@ def _read(
     and how many there are for each field and reason.
     """
     name = shown_name(path)
-    first, refusals, quarantined, dropped = "", RefusalCounter(), RefusalCounter(), Counter[str]()
+    first, refusals, quarantined = "", RefusalCounter(has_names=True), RefusalCounter()
+    dropped = Counter[str]()
     block_start = 0
     with reading_bar(path, source.unit, file) as advance:
         for block, records in source.blocks:
@@ -150,8 +148,8 @@ def _read(
     if refusals.total:
         text = f"{name}, {first}; correct the record or remove it: a table is released whole or not at all"
         if refusals.total > 1:
-            kinds = "; ".join(refusals.texts(block_start))
-            text += f"; {refusals.total:,} records are refused ({kinds}); what to change: {refusals.remedy()}"
+            text += f"; {refusals.total:,} records are refused ({'; '.join(refusals.texts(block_start))})"
+        text += f"; what to change: {refusals.remedy()}"
         raise InputError(text)
     return quarantined, dropped
 
@@ -164,7 +162,7 @@ def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
 
 
 def _release(
-    table: TablePipeline, k: int, spec: AlgorithmSpec, progress: Progress, *, keep_order: bool
+    table: TablePipeline, policy: Policy, spec: AlgorithmSpec, progress: Progress, *, keep_order: bool
 ) -> TableRelease:
     """Release the table, and log warnings about the result."""
     with telling(progress):
@@ -174,12 +172,23 @@ def _release(
         log.warning(NOT_JOINTLY_ANONYMOUS, blocks=spec.blocks)
     if summary["gap"] is not None:
         log.info("loss is above the proven lower bound by at most", percent=round(100 * summary["gap"], 3))
-    if summary["clusters"] == 1 and summary["released"] >= 2 * k:
-        log.warning(ONE_CLUSTER)
+    if summary["clusters"] == 1 and summary["released"] >= 2 * policy.k:
+        log.warning(_one_cluster(policy))
     mdav = summary.get("mdav", {}).get("sse")
     if mdav and (ratio := round(summary["sse"] / mdav, 2)) > 1:
         log.warning(LOSES_MORE_THAN_MDAV, times_mdav=ratio)
     return release
+
+
+def _one_cluster(policy: Policy) -> str:
+    """Return why no smaller cluster can satisfy the policy, and what helps."""
+    if limits := policy.value_limits:
+        listed = ", ".join(limits)
+        return f"{ONE_CLUSTER}no smaller cluster satisfies {listed} and max_share; use auto, or relax the policy"
+    return (
+        f"{ONE_CLUSTER}one person has so many of the records that no smaller cluster satisfies privacy.max_share; "
+        "limit the records of a person, as with privacy.per_subject: {max: 5, window: 1000000}"
+    )
 
 
 def _write_rows(target: RowSink, encoder: RecordEncoder, rows: list[bytes], schema: object) -> None:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from bz2 import BZ2File
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from gzip import GzipFile
+from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from select import select
 from tempfile import NamedTemporaryFile
 from threading import Event
-from typing import IO, BinaryIO, Protocol, Self, cast
+from typing import IO, Any, BinaryIO, Protocol, Self, cast
 
 from shoal.errors import ConfigError, InputError
 from shoal.formats import (
     DEFAULT_MAX_BYTES,
+    DELETED_FIELD,
+    Block,
+    FaultReason,
     Format,
     FormatEntry,
     ReadOptions,
@@ -27,10 +34,20 @@ from shoal.formats import (
     format_of_suffix,
     streamed_formats,
 )
+from shoal.observability import logger
 from shoal.policy import Policy
 
 PIPE = "-"
-_COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
+_UNCOMPRESS = {".zst": "zstd -dc", ".zip": "unzip -p"}
+"""Commands that uncompress files that are not read directly."""
+_OPENERS: dict[str, Callable[[BinaryIO], IO[bytes]]] = {
+    ".gz": lambda file: cast("IO[bytes]", GzipFile(fileobj=file)),
+    ".bz2": lambda file: cast("IO[bytes]", BZ2File(file)),
+    ".xz": lambda file: cast("IO[bytes]", LZMAFile(file)),  # noqa: SIM115 - the file below it is closed
+}
+_MOST_TIMES, _FREE_BYTES = 200, 1 << 26
+"""A file that uncompresses to more than this multiple of its bytes read, and these bytes, can fill memory and disks."""
+_DELETED = b'"%b"' % DELETED_FIELD.encode()
 _POLL_S = 0.1
 """Time between two checks whether a file has grown."""
 
@@ -64,7 +81,7 @@ class Files:
         tables only.
         """
         target_option = self.target_format or self.source_format
-        source = _format_of(self.source, self.source_format, "standard input")
+        source = _format_of(self.source, self.source_format, "standard input", is_source=True)
         target = _format_of(self.target, target_option, "standard output (no -o FILE)")
         if self.target_format not in {None, target.name}:
             raise _contradiction(self.target, f"--output-format {self.target_format}")
@@ -77,7 +94,7 @@ class Files:
 
     def input_format(self, *, is_stream: bool = False) -> Format:
         """Return the format of the source; errors as of `formats`."""
-        source = _format_of(self.source, self.source_format, "standard input")
+        source = _format_of(self.source, self.source_format, "standard input", is_source=True)
         self._require_same(source)
         _require_streamed(self.source, source, is_stream=is_stream)
         return source.load()
@@ -216,7 +233,45 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     with file:
-        yield file
+        opener = _opener_of(path)
+        yield file if opener is None else cast("BinaryIO", Uncompressed(file, opener, path))
+
+
+class Uncompressed:
+    """Reads a compressed file as it is uncompressed; `tell` is the place in the compressed file.
+
+    InputError if it is not of the form that its suffix says, or is far larger uncompressed (`_MOST_TIMES`).
+    """
+
+    def __init__(self, file: BinaryIO, opener: Callable[[BinaryIO], IO[bytes]], path: str) -> None:
+        self._file, self._path, self._content = file, path, opener(file)
+        self._left = _FREE_BYTES
+
+    def read1(self, size: int) -> bytes:
+        """Return the next bytes, none at the end."""
+        before = self.tell()
+        try:
+            chunk = self._content.read(size)
+        except (OSError, EOFError, LZMAError, zlib.error):
+            raise InputError(
+                f"{self._path}: not a whole {Path(self._path).suffix} file; compress it again, or uncompress it"
+            ) from None
+        self._left += _MOST_TIMES * (self.tell() - before) - len(chunk)
+        if self._left < 0:
+            raise InputError(
+                f"{self._path}: more than {_MOST_TIMES} times as large when uncompressed; uncompress it to a file, if "
+                "you trust it"
+            )
+        return chunk
+
+    def tell(self) -> int:
+        """Return how many bytes of the compressed file were read."""
+        return self._file.tell()
+
+
+def _opener_of(path: str) -> Callable[[BinaryIO], IO[bytes]] | None:
+    """Return what uncompresses a file, by its suffix; None if it is not compressed."""
+    return None if path == PIPE else _OPENERS.get(Path(path).suffix.lower())
 
 
 def _standard_input() -> BinaryIO:
@@ -237,7 +292,23 @@ def open_source(
 ) -> RecordSource:
     """Open an input in a format, under the limits of the policy; see `Format.read`."""
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    return source_format.read(stream, policy, encoder, ReadOptions(shown_name(path), max_bytes, with_columns))
+    source = source_format.read(stream, policy, encoder, ReadOptions(shown_name(path), max_bytes, with_columns))
+    known = {*policy.skip, *(attribute.path[0] for attribute in policy.value_attributes)}
+    if policy.undeclared == "drop" and DELETED_FIELD not in known:
+        return replace(source, blocks=_warn_of_deletes(source.blocks, shown_name(path)))
+    return source
+
+
+def _warn_of_deletes(blocks: Iterator[tuple[Block, Sequence[Any]]], name: str) -> Iterator[tuple[Block, Sequence[Any]]]:
+    """Yield blocks; warn if records of the first one say that they were deleted, which the policy ignores."""
+    for number, (block, records) in enumerate(blocks):
+        if number == 0 and any(isinstance(one, bytes) and _DELETED in one for one in records):
+            logger("files").warning(
+                "records have a field __deleted, which undeclared: drop ignores: deleted rows are published",
+                input=name,
+                remedy=FaultReason.DELETED.remedy,
+            )
+        yield block, records
 
 
 def shown_name(path: str) -> str:
@@ -248,6 +319,8 @@ def shown_name(path: str) -> str:
 @contextmanager
 def open_followed(path: str, stop: Event) -> Iterator[FollowedFile]:
     """Open a file, a FIFO or standard input to follow it; InputError if it cannot be opened."""
+    if _opener_of(path) is not None:
+        raise InputError(f"{path}: a compressed file cannot be followed; leave out --follow")
     if path == PIPE:
         yield FollowedFile(_standard_input().fileno(), path, stop)
         return
@@ -398,6 +471,17 @@ def _suffix_of(path: str) -> str:
     return "" if path == PIPE else Path(path).suffix.lower()
 
 
+def _refuse_folder(path: str) -> None:
+    """Raise ConfigError for an input that is a folder of part files, with the command that joins them."""
+    if path == PIPE or not Path(path).is_dir():
+        return
+    if any(Path(path).glob("*.parquet")):
+        remedy = "join its parts to one file, as with read_parquet and to_parquet of pandas"
+    else:
+        remedy = f"join its parts to one file: cat {path}/part-* > NEW; headers that repeat are left out and counted"
+    raise ConfigError(f"{path}: is a folder; {remedy}")
+
+
 def _contradiction(path: str, option: str) -> ConfigError:
     return ConfigError(f"{path}: its suffix contradicts {option}; leave out the option, or rename the file")
 
@@ -410,13 +494,24 @@ def _require_streamed(path: str, entry: FormatEntry, *, is_stream: bool) -> None
         )
 
 
-def _format_of(path: str, option: str | None, standard_stream: str) -> FormatEntry:
+def _format_of(path: str, option: str | None, standard_stream: str, *, is_source: bool = False) -> FormatEntry:
     """Return the format of a file or of a standard stream, which messages call by the given name."""
+    if is_source:
+        _refuse_folder(path)
     suffix = _suffix_of(path)
-    if suffix in _COMPRESSED:
-        raise ConfigError(f"{path}: compressed files are not supported; uncompress it, or use a pipe and --format")
-    if (entry := format_of_suffix(suffix)) is not None:
+    if suffix in _UNCOMPRESS and is_source:
+        raise ConfigError(
+            f"{path}: {suffix} files are not read; use a pipe: {_UNCOMPRESS[suffix]} {path} | shoal ... --format csv"
+        )
+    if suffix in _UNCOMPRESS or (suffix in _OPENERS and not is_source):
+        raise ConfigError(f"{path}: compressed files are not written; leave out {suffix}, and compress the result")
+    if suffix in _OPENERS:
+        entry = _format_of(str(Path(path).with_suffix("")), option, standard_stream)
+        if not entry.is_streamed:
+            raise ConfigError(f"{path}: {entry.title} cannot be read from a compressed file; uncompress it")
         return entry
+    if (known := format_of_suffix(suffix)) is not None:
+        return known
     if option is None:
         fault = f"{standard_stream}: has no suffix" if path == PIPE else f"{path}: the suffix does not give the format"
         raise ConfigError(f"{fault}; add {' or '.join(f'--format {one.name}' for one in streamed_formats())}")

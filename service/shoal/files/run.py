@@ -239,9 +239,11 @@ def reading_bar(path: str, unit: str, file: BinaryIO | None) -> Iterator[Callabl
 
 def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:
     """Return the part of a summary that tells how many messages were dropped; empty if the policy drops none."""
-    if "drop" not in {policy.deletes, policy.tombstones}:
+    actions = {DropReason.DELETES: policy.deletes, DropReason.TOMBSTONES: policy.tombstones}
+    if not (policy.skip or "drop" in actions.values()):
         return {}
-    return {"dropped": {reason.value: counts.get(reason, 0) for reason in DropReason}}
+    kinds = [*actions, *([DropReason.SKIP] if policy.skip else [])]
+    return {"dropped": {reason.value: counts.get(reason, 0) for reason in kinds}}
 
 
 def percent(loss: float) -> str:

@@ -8,6 +8,7 @@ from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, Prote
 from shoal.formats.csv import CsvEncoder
 from shoal.formats.encoder import RecordEncoder, fixed_texts
 from shoal.formats.faults import (
+    DELETED_FIELD,
     NOT_REPRESENTATIVE,
     DropReason,
     FaultReason,
@@ -38,6 +39,7 @@ from shoal.scales.scale import FIRST_INEXACT
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
+    "DELETED_FIELD",
     "FIRST_INEXACT",
     "NOT_REPRESENTATIVE",
     "NO_BIN",

@@ -349,11 +349,11 @@ def describe_missing(attribute: Attribute, reason: str) -> str:
     return "" if attribute.may_be_missing else reason
 
 
-def describe_converted(reader: ScaleReader, value: float) -> str:
+def describe_converted(reader: ScaleReader, value: float, cell: str) -> str:
     """Return what is wrong with a value that is not missing by its text, but may be missing as a number."""
     if reader.has_missing_numbers and np.isnan(value):
         return describe_missing(reader.attribute, FaultReason.MISSING_VALUE)
-    return describe_clustered(reader.attribute, value)
+    return describe_clustered(reader.attribute, value, cell)
 
 
 def describe_json(attribute: Attribute, text: bytes) -> str:
@@ -394,7 +394,11 @@ _CELL_PARSERS: dict[FieldType, Callable[[str], object]] = {
 }
 
 
-def describe_clustered(attribute: Attribute, value: float) -> str:
-    """Return what is wrong with a value that is not missing, as `ScaleReader` converted it; empty if it is valid."""
-    fault = scale_of(attribute).explain(value)
+def describe_clustered(attribute: Attribute, value: float, written: object) -> str:
+    """Return what is wrong with a value that is not missing, as `ScaleReader` converted it; empty if it is valid.
+
+    ``written`` is the value in the input, whose form can tell the cause.
+    """
+    scale = scale_of(attribute)
+    fault = scale.explain(value) if np.isfinite(value) else scale.cause(written)
     return "" if fault is None else fault.reason

@@ -12,6 +12,7 @@ import unicodedata
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import compress
 from typing import BinaryIO, TypeAlias
@@ -26,17 +27,14 @@ from shoal.formats.block import (
     BlockBuilder,
     Column,
     ParsedRecords,
-    describe_converted,
-    describe_json,
-    describe_missing,
     parse_values,
     reject_unless,
     stack_columns,
     to_mask,
 )
-from shoal.formats.confidential_keys import describe_unplaced
+from shoal.formats.causes import describe_cell, header_cause, width_cause, with_points
 from shoal.formats.encoder import SEPARATOR, OutputField, RecordEncoder, column_name, encode_json_values, fixed_texts
-from shoal.formats.faults import FaultReason, Reason, RecordFault
+from shoal.formats.faults import DELETED_FIELD, DropReason, FaultReason, Reason, RecordFault
 from shoal.formats.format import (
     DEFAULT_MAX_BYTES,
     Format,
@@ -48,11 +46,8 @@ from shoal.formats.format import (
     read_lines,
     require_columns,
 )
-from shoal.formats.json_text import canonical_number
-from shoal.formats.subjects import describe_subject
-from shoal.policy import BLANKS, Attribute, CsvDialect, Policy, Role
+from shoal.policy import BLANKS, Attribute, CsvDialect, Policy
 from shoal.scales import SCALES, scale_of
-from shoal.scales.numeric import replace_decimal_commas
 
 CsvCells: TypeAlias = list[str] | None
 """The cells of one record as in the file; None if they could not be separated."""
@@ -108,6 +103,7 @@ class CsvDecoder:
         # Few values contain the longest name.
         self._longest = max(range(len(names)), key=lambda column: len(self._header[column]))
         self._unchanged_fields = [(names.index(a.name), a) for a in policy.unchanged_fields]
+        self._skipped = [(names.index(name), texts) for name, texts in policy.skip.items()]
 
     def decode(self, messages: Sequence[CsvCells]) -> Block:
         """Return the accepted records, and index and reason of each rejected one. Cost: about 0.1 µs per cell."""
@@ -123,12 +119,20 @@ class CsvDecoder:
                 records.append(cells)
         columns: Sequence[Column] = list(zip(*records, strict=True)) if records else [()] * self._width
         no_records = {*self._find_headers(columns), *self._find_embedded(columns)}
-        if no_records:
-            rejected += [(index[i], Reason.INVALID) for i in no_records]
-            is_accepted = [i not in no_records for i in range(len(index))]
+        rejected += [(index[i], Reason.INVALID) for i in no_records]
+        skipped = {
+            i
+            for column, texts in self._skipped
+            for i, cell in enumerate(columns[column])
+            if cell.strip(BLANKS) in texts and i not in no_records
+        }
+        dropped = [(index[i], DropReason.SKIP) for i in sorted(skipped)]
+        if left_out := no_records | skipped:
+            is_accepted = [i not in left_out for i in range(len(index))]
             index = list(compress(index, is_accepted))
             columns = [tuple(compress(column, is_accepted)) for column in columns]
-        return self._builder.build(self._candidates(index, columns, rejected), rejected)
+        block = self._builder.build(self._candidates(index, columns, rejected), rejected)
+        return replace(block, dropped=dropped) if dropped else block
 
     def explain(self, cells: CsvCells) -> list[RecordFault]:
         """Return why a record was rejected: one fault for each field, or one for the whole record; never empty."""
@@ -145,7 +149,7 @@ class CsvDecoder:
         found = []
         for attribute in self._policy.attributes:
             column = self._names.index(attribute.name)
-            if reason := self._describe_cell(attribute, cells[column]):
+            if reason := describe_cell(self._policy, attribute, cells[column], has_commas=self._has_commas):
                 found.append(RecordFault(reason, attribute.name, column + 1))
         return found or [RecordFault(FaultReason.UNKNOWN)]
 
@@ -230,37 +234,7 @@ class CsvDecoder:
         return candidates
 
     def _cells(self, cells: Column, attribute: Attribute) -> Column:
-        """Replace the decimal commas of numbers; also of those of a subject, which is the same in every dialect."""
-        if not self._has_commas:
-            return cells
-        if not attribute.subject:
-            return replace_decimal_commas(cells) if attribute.type in {"integer", "number"} else cells
-        if attribute.type == "string":
-            return cells
-        texts = [cell.replace(",", ".") for cell in cells]
-        return [text if canonical_number(text.strip()) else cell for text, cell in zip(texts, cells, strict=True)]
-
-    def _describe_cell(self, attribute: Attribute, cell: str) -> str:
-        """Return what is wrong with the cell of an attribute; empty if it is valid."""
-        policy, text = self._policy, cell.strip(BLANKS)
-        if attribute.is_clustered:
-            if text in policy.missing_values:
-                return describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
-            if not text.strip() and SCALES[attribute.scale].is_amount:
-                return FaultReason.EMPTY
-            reader = scale_of(attribute).reader(policy.missing_values, has_commas=self._has_commas)
-            return describe_converted(reader, float(reader.read_cells([cell]).values[0]))
-        if attribute.type == "json" and attribute.role is not Role.IDENTIFIER:
-            return describe_json(attribute, text.encode()) if text else ""
-        (cell,) = self._cells([cell], attribute)
-        if attribute.role is Role.IDENTIFIER:
-            return describe_subject(policy, attribute, cell) if attribute.subject else ""
-        (value,), _ = parse_values([cell], attribute.type)
-        return (
-            FaultReason(f"not of type {attribute.type}")
-            if value is MISMATCH
-            else describe_unplaced(policy, attribute, value)
-        )
+        return with_points(cells, attribute) if self._has_commas else cells
 
 
 class CsvEncoder(RecordEncoder):
@@ -395,7 +369,7 @@ class CsvReader:
         self._first_line = self._reader.line_num + 1
         if not header and self._has_bare_returns:
             raise InputError(f"{name}, line 1: lines end with carriage returns; set csv.line_end: cr")
-        self.columns = _check_header(header, policy, name)
+        self.columns = _check_header(header, policy, name, [self._header_text, *self._pending_lines])
 
     def line_of(self, number: int) -> int:
         """Return the line of the file, from 1, on which record ``number``, from 0, begins."""
@@ -462,6 +436,7 @@ class CsvReader:
                 f"{name}, line 1: no text in {encoding}: the file is compressed, binary or in another encoding; "
                 "uncompress it, or set csv.encoding"
             )
+        self._header_text = first
         self._has_bare_returns = "\r" in first.removesuffix("\n").removesuffix("\r")
         try:
             header = next(self._reader)
@@ -524,37 +499,47 @@ class _BackslashConverter:
         return token
 
 
-def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str, ...]:
-    """Return the header if it fits the policy."""
+def _check_header(header: Sequence[str], policy: Policy, name: str, lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the header if it fits the policy; ``lines`` are the first lines of the file, by which causes are found."""
     prefix = f"{name}, line 1: "
+    declared = [attribute.name for attribute in policy.attributes]
+    header = [column if column in declared else _declared_name(column, declared) for column in header]
+    # First: without a header, the first line contains values of a person, which no error may name.
+    missing = [column for column in (*declared, *policy.skip) if column not in header]
+    if missing and (cause := header_cause(lines, policy)):
+        raise InputError(f"{prefix}{cause}")
     if not any(header):
         raise InputError(
             f"{prefix}no header that can be read in {policy.csv.encoding}; give the names of the columns, or set "
             "csv.encoding"
         )
-    declared = [attribute.name for attribute in policy.attributes]
-    header = [column if column in declared else _declared_name(column, declared) for column in header]
-    # First: without a header, the first line contains values of a person, which no error may name.
-    missing = [column for column in declared if column not in header]
     if missing:
-        remedy = f"add {_it(missing)}, or remove {_it(missing)} from the policy"
-        if len(header) == 1 < len(declared):
-            remedy += f"; if the file has {_it(missing)}, give the csv.delimiter that separates the columns"
-        if near := [name for name in missing if _fold(name) in map(_fold, header)]:
-            listed = ", ".join(f"'{name}'" for name in near)
-            remedy = (
-                f"the header has {listed} in another spelling (upper or lower case, or Unicode form); use one spelling "
-                "in the header and the policy"
-            )
-        raise InputError(f"{prefix}{_columns(missing)} missing; {remedy}")
-    for column in header:
-        if header.count(column) > 1:
-            raise InputError(f"{prefix}column '{column}' occurs twice; rename or remove one of them")
-    undeclared = [column for column in header if column not in declared]
+        raise InputError(f"{prefix}{_columns(missing)} missing; {_remedy_for_missing(missing, header, policy)}")
+    if cause := width_cause(lines, header, policy):
+        raise InputError(f"{prefix}{cause}")
+    if repeated := next((column for column in header if header.count(column) > 1), None):
+        raise InputError(f"{prefix}column '{repeated}' occurs twice; rename or remove one of them")
+    undeclared = [column for column in header if column not in {*declared, *policy.skip}]
     if undeclared and policy.undeclared == "quarantine":
         remedy = f"declare {_it(undeclared)}, or set undeclared: drop"
+        if DELETED_FIELD in undeclared:
+            remedy += f"; {FaultReason.DELETED.remedy}"
         raise InputError(f"{prefix}{_columns(undeclared)} not declared; {remedy}")
     return tuple(header)
+
+
+def _remedy_for_missing(missing: Sequence[str], header: Sequence[str], policy: Policy) -> str:
+    """Return what to do about declared columns that a header lacks."""
+    if near := [name for name in missing if _fold(name) in map(_fold, header)]:
+        listed = ", ".join(f"'{name}'" for name in near)
+        return (
+            f"the header has {listed} in another spelling (upper or lower case, or Unicode form); use one spelling "
+            "in the header and the policy"
+        )
+    remedy = f"add {_it(missing)}, or remove {_it(missing)} from the policy"
+    if len(header) == 1 < len(policy.attributes):
+        remedy += f"; if the file has {_it(missing)}, give the csv.delimiter that separates the columns"
+    return remedy
 
 
 def _declared_name(column: str, declared: Sequence[str]) -> str:

@@ -23,11 +23,15 @@ class Reason(StrEnum):
 
 
 class DropReason(StrEnum):
-    """Why a message is dropped: it contains no record, and the policy says that such messages are not quarantined."""
+    """Why a message is dropped: it contains no record, as the policy says (`skip`), or the policy quarantines none."""
 
     DELETES = "deletes"
     TOMBSTONES = "tombstones"
+    SKIP = "skip"
 
+
+DELETED_FIELD = "__deleted"
+"""Debezium adds this field to rows that its transformation unwraps with the delete handling ``rewrite``."""
 
 _ABSENT = (
     "fill the values in, remove the records, or give the field another role: confidential and other publish it as it "
@@ -55,6 +59,14 @@ class FaultReason(StrEnum):
     MISSING_VALUE = "a value of missing_values", _ABSENT
     ABSENT = "missing", "correct the name of the field in the policy, or add the field to the records"
     NESTED = ("a list or an object", "give the field the role identifier, which leaves it out, or make the values flat")
+    CONNECT_DECIMAL = (
+        "a decimal as bytes",
+        "set decimal.handling.mode=double in the connector of Debezium; of another, write decimals as numbers",
+    )
+    PLACEHOLDER = (
+        "Debezium's placeholder for a value that it did not read",
+        "set REPLICA IDENTITY FULL for the table, or give the field the role identifier, which leaves it out",
+    )
     NOT_SUBJECT = (
         "not a valid subject",
         (
@@ -111,13 +123,50 @@ class FaultReason(StrEnum):
             "format, name it by the suffix or --format"
         ),
     )
+    ARRAY = (
+        "a JSON array, or a part of one",
+        "write each object as a record of its own, in a file on one line: jq -c '.[]' FILE > NEW.jsonl",
+    )
+    SPREAD = (
+        "a part of a JSON object that stands on several lines",
+        "write each object on one line: jq -c . FILE > NEW.jsonl",
+    )
+    NOT_A_NUMBER = (
+        "NaN or Infinity, which JSON does not have",
+        "write null in their place, as to_json of pandas; json.dumps of Python refuses them with allow_nan=False",
+    )
+    ENCODED_TWICE = (
+        "a text that holds JSON: the record was encoded twice",
+        "encode each record once; of a file: jq -c fromjson FILE > NEW.jsonl",
+    )
+    OF_REGISTRY = (
+        "five bytes of a schema registry before the record",
+        (
+            "write the topic as JSON without a registry: in Kafka Connect org.apache.kafka.connect.json.JsonConverter "
+            "with schemas.enable=false, elsewhere a serializer of plain JSON"
+        ),
+    )
+    COMPRESSED = (
+        "compressed bytes",
+        "compress no values: set compression.type of the producer instead; uncompress a file and name it .jsonl",
+    )
+    OF_PYTHON = "a dict as Python prints it, not JSON", "write each record with json.dumps"
+    UTF16 = "UTF-16 or binary, not UTF-8", "convert a file of texts: iconv -f utf-16 -t utf-8 FILE > NEW.jsonl"
     NOT_UTF8 = ("not UTF-8, or nested too deeply", "write the records in UTF-8, with objects and lists at most 64 deep")
-    NOT_OBJECT = "not a JSON object; each line must be one object"
+    NOT_OBJECT = "not a JSON object", "write each record as one JSON object"
     NOT_MESSAGE = (
         "not a message in the form of docs/files.md: value, and key, headers or timestamp if the policy reads them"
     )
     REPEATED_FIELD = "a field occurs twice; remove one of them"
-    UNDECLARED = "a field that the policy does not declare; declare it, or set undeclared: drop"
+    UNDECLARED = "a field that the policy does not declare", "declare it, or set undeclared: drop"
+    DELETED = (
+        "a field __deleted, which the policy does not declare",
+        'set skip: {__deleted: ["true"]}, which leaves deleted rows out and needs no attribute',
+    )
+    DOTTED = (
+        "missing; the records have its path as one name with dots",
+        "name the attribute as the field, with its dots, and remove 'from'",
+    )
     TOO_LARGE = (
         "longer than kafka.max_record_bytes, which is 900,000 by default",
         "raise kafka.max_record_bytes in the policy, or shorten the records",
@@ -127,6 +176,17 @@ class FaultReason(StrEnum):
         "the key, a header or the timestamp does not fit the policy",
         "correct 'from', type or scale of the attributes that are read from them, or the messages",
     )
+
+    # A key, header or timestamp
+    NO_KEY = "the message has no key", "give each message a key, or read the attribute from the value: remove from: key"
+    NO_HEADER = "the message has no header of its name, or several", "give each message one header of this name"
+    NO_TIMESTAMP = "the message has no timestamp", "give each message a timestamp"
+    BINARY_KEY = (
+        "a key that is no text",
+        "write keys as texts, with Kafka's StringSerializer, or read the attribute from the value: remove from: key",
+    )
+    BINARY_HEADER = "a header that is no text", "write the header as a text in UTF-8"
+    LONG_PART = "a key or header longer than kafka.max_record_bytes", "shorten it"
 
     # A message around a record
     NOT_DEBEZIUM = "not a message of Debezium; correct unwrap in the policy, or the messages"
@@ -150,6 +210,8 @@ class RecordFault(NamedTuple):
     """Number of the column in a CSV file, from 1; 0 if there is none."""
     detail: str = ""
     """What differs between records with the same fault; takes the place of ``reason`` in `location`."""
+    names: tuple[str, ...] = ()
+    """Fields that the policy does not declare. They can be values: only who has the file may see them."""
 
     @property
     def kind(self) -> str:
@@ -160,7 +222,8 @@ class RecordFault(NamedTuple):
     def location(self) -> str:
         """Text that follows the line number of the record in an error."""
         if not self.field:
-            return f": {self.detail or self.reason}"
+            named = f" ({_listed(self.names)})" if self.names else ""
+            return f": {self.detail or self.reason}{named}"
         where = f"column {self.column} ({self.field})" if self.column else f"field {self.field}"
         return f", {where}: {self.detail or self.reason}"
 
@@ -172,27 +235,45 @@ SUPPRESSED_SHARE = 0.1
 NOT_REPRESENTATIVE = "the release is not representative of the input: suppressed records mostly have frequent values"
 MAX_KINDS = 10
 """Kinds that `RefusalCounter.texts` lists."""
+_MAX_NAMES, _MAX_NAME, _MAX_COUNTED_NAMES = 3, 40, 1000
+"""Undeclared fields that are listed, their characters, and how many are counted."""
 
 
 class RefusalCounter:
-    """Counts refused records: ``total``, and by kind. Its memory is bounded by the number of fields of the policy."""
+    """Counts refused records: ``total``, and by kind. Its memory is bounded by the number of fields of the policy.
 
-    def __init__(self) -> None:
+    With ``has_names`` it keeps some names of undeclared fields for a terminal. A name can be a value.
+    """
+
+    def __init__(self, *, has_names: bool = False) -> None:
         self.total = 0
         self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._names: Counter[str] | None = Counter() if has_names else None
 
     def add(self, reason: str, faults: Sequence[RecordFault], count: int = 1) -> None:
         """Count refused records that have the same faults, if they are known; each fault is counted."""
         self.total += count
         for field, text in {(fault.field, fault.reason) for fault in faults} or {("", "")}:
             self._counts[reason, field, text] += count
+        if self._names is not None and len(self._names) < _MAX_COUNTED_NAMES:
+            self._names.update(name for fault in faults for name in fault.names)
 
     def texts(self, records_in: int) -> list[str]:
         """Return a text for each kind, the most frequent first, such as ``1,350 of 7,874 invalid: weight: empty``."""
+        return [text for text, _ in self.kinds(records_in)]
+
+    def kinds(self, records_in: int) -> list[tuple[str, str]]:
+        """Return text and remedy of each kind, the most frequent first; no remedy if the text says it."""
         ordered = self._ordered()
-        texts = [f"{count:,} of {records_in:,} {': '.join(filter(None, kind))}" for kind, count in ordered[:MAX_KINDS]]
+        found = []
+        for (reason, field, fault), count in ordered[:MAX_KINDS]:
+            remedy = _remedy_for(fault)
+            text = f"{count:,} of {records_in:,} {': '.join(filter(None, (reason, field, fault)))}"
+            if self._names and fault == FaultReason.UNDECLARED:
+                text += f" ({_listed([name for name, _ in self._names.most_common(_MAX_NAMES + 1)])})"
+            found.append((text, "" if remedy == fault else remedy))
         rest = len(ordered) - MAX_KINDS
-        return texts + ([f"{rest} more kind{'s' if rest > 1 else ''}"] if rest > 0 else [])
+        return found + ([(f"{rest} more kind{'s' if rest > 1 else ''}", "")] if rest > 0 else [])
 
     def remedy(self) -> str:
         """Return what to do about the most frequent fault, with all its fields; an empty text if that is not known."""
@@ -207,6 +288,12 @@ class RefusalCounter:
     def _ordered(self) -> list[tuple[tuple[str, str, str], int]]:
         """Return the kinds with their counts, the most frequent first, and kinds with equal counts by their texts."""
         return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return some names of fields, each shortened."""
+    shown = [f"'{name[:_MAX_NAME]}{'...' if len(name) > _MAX_NAME else ''}'" for name in names[:_MAX_NAMES]]
+    return ", ".join([*shown, *(["..."] if len(names) > _MAX_NAMES else [])])
 
 
 def is_notable(records_in: int, released: int, refused: int) -> bool:

@@ -64,8 +64,8 @@ class MessageDecoder(Protocol):
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Any] | None = None) -> Block:
         """Return the records of message values; `Envelope` if the policy reads keys, headers or timestamps."""
 
-    def explain(self, message: bytes) -> list[RecordFault]:
-        """Return why the value of a message was rejected, in words without values; never empty."""
+    def explain(self, message: bytes, envelope: Any = None) -> list[RecordFault]:  # noqa: ANN401 - an `Envelope`
+        """Return why a message was rejected, in words without values; never empty."""
 
 
 class MessageFormat(Format):
@@ -181,11 +181,16 @@ class JsonLinesReader:
     def __init__(self, stream: BinaryIO, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._stream = stream
         self._max_bytes = max_bytes
+        self.opens_array = False
+        """Whether the first line opens a JSON array; known when it was read."""
 
     def __iter__(self) -> Iterator[Sequence[bytes]]:
         # A line that is cut off must still be too long without a byte order mark.
         lines = read_lines(self._stream, self._max_bytes + len(codecs.BOM_UTF8))
-        return read_batches(_without_byte_order_mark(lines), b"")
+        for number, part in enumerate(read_batches(_without_byte_order_mark(lines), b"")):
+            if number == 0:
+                self.opens_array = part[0].lstrip().startswith(b"[")
+            yield part
 
 
 class Utf8Stream:

@@ -11,7 +11,8 @@ import msgspec
 
 from shoal.errors import InputError
 from shoal.formats.block import MISMATCH, parse_values
-from shoal.formats.faults import DropReason, FaultReason, Reason
+from shoal.formats.causes import describe_cell
+from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
 from shoal.formats.json_text import DECODE_ERRORS, MAX_DEPTH, decode_members, rejection_reason, validate_strictly
 from shoal.policy import Attribute, MessagePart, Policy, Role
@@ -32,6 +33,8 @@ _MAX_LINE_DEPTH = MAX_DEPTH + 1
 """One more than the depth of a record, because the record is nested in the line."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _TIMESTAMP = re.compile(rb"-?[0-9]{1,18}")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Characters that no text has: a key or header with one is a number or another binary value."""
 _NULL = b"null"
 _CONVERTED = {"schema", "payload"}
 """Members of the object that Kafka Connect's JsonConverter writes with ``schemas.enable``."""
@@ -88,6 +91,25 @@ class EnvelopeReader:
             _reject(rejected, (index for index, value in enumerate(values) if value is MISMATCH))
         return values
 
+    def explain(self, policy: Policy, envelope: Envelope) -> list[RecordFault]:
+        """Return what is wrong with the parts of an envelope, one fault for each attribute; empty if nothing is."""
+        found = ((attribute, self._describe(policy, attribute, envelope)) for attribute in self.attributes)
+        return [RecordFault(reason, attribute.name) for attribute, reason in found if reason]
+
+    def _describe(self, policy: Policy, attribute: Attribute, envelope: Envelope) -> str:
+        if attribute.source.part is MessagePart.TIMESTAMP:
+            return FaultReason.NO_TIMESTAMP if envelope.timestamp < 0 else ""
+        is_key = attribute.source.part is MessagePart.KEY
+        content = _part_getter(attribute)(envelope)
+        if content is None:
+            return FaultReason.NO_KEY if is_key else FaultReason.NO_HEADER
+        cell, reason = self._decode_cell(content)
+        if reason is Reason.TOO_LARGE:
+            return FaultReason.LONG_PART
+        if reason is not None:
+            return FaultReason.BINARY_KEY if is_key else FaultReason.BINARY_HEADER
+        return describe_cell(policy, attribute, cell)
+
     def _read_cells(
         self, get: Callable[[Envelope], bytes | None], envelopes: Sequence[Envelope], rejected: dict[int, Reason]
     ) -> list[str]:
@@ -105,9 +127,11 @@ class EnvelopeReader:
         if len(content) > self.max_bytes:
             return "", Reason.TOO_LARGE
         try:
-            return content.decode(), None
+            text = content.decode()
         except UnicodeDecodeError:
             return "", Reason.UNDECODABLE
+        # A number of 8 bytes is text by luck: of each person or of none, it has a control character or no valid bytes.
+        return (text, None) if text.isprintable() or not _CONTROL.search(text) else ("", Reason.UNDECODABLE)
 
 
 class Unwrapper:

@@ -91,13 +91,15 @@ class ParquetReader:
         schema = self._file.schema_arrow
         _check_columns(schema.names, policy, name)
         self.schema = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
+        declared = {attribute.name for attribute in policy.attributes}
+        self._columns = [*self.schema.names, *(name for name in policy.skip if name not in declared)]
         for attribute in policy.attributes:
             if not _is_ignored(attribute):
                 _check_type(attribute, self.schema.field(attribute.name).type, name)
 
     def __iter__(self) -> Iterator[_ParquetRows]:
         try:
-            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self.schema.names):
+            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self._columns):
                 yield _ParquetRows(group, self._policy, self._name)
         except (pa.ArrowException, OSError):
             raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
@@ -118,7 +120,8 @@ class _ParquetRows:
 
     def decode(self, decoder: JsonDecoder, max_bytes: int) -> Iterator[tuple[Block, Sequence[bytes]]]:
         """Yield blocks with their rows as messages of at most ``max_bytes``; InputError if a text is not UTF-8."""
-        if self._most_bytes() <= max_bytes and all(map(_has_declared_type, self.policy.attributes, self.group.columns)):
+        has_types = all(map(_has_declared_type, self.policy.attributes, self.group.columns))
+        if has_types and not self.policy.skip and self._most_bytes() <= max_bytes:
             yield decoder.build(self._parsed()), _Messages(self)
             return
         for start in range(0, self.group.num_rows, BATCH_SIZE):
@@ -132,8 +135,10 @@ class _ParquetRows:
             [None] * part.num_rows
             if _is_ignored(attribute)
             else list(map(_json_scalar, self._attribute_values(attribute, column)))
-            for attribute, column in zip(self.policy.attributes, part.columns, strict=True)
+            for attribute, column in zip(self.policy.attributes, part.columns, strict=False)
         ]
+        # Undeclared columns of ``skip`` come last.
+        columns += [self._values(name, part.column(name)) for name in names[len(columns) :]]
         return [_encode(dict(zip(names, record, strict=True))) for record in zip(*columns, strict=True)]
 
     def _most_bytes(self) -> int:
@@ -141,7 +146,7 @@ class _ParquetRows:
         names = _ESCAPED_BYTES * sum(map(len, (name.encode() for name in self.group.schema.names)))
         return names + sum(
             _NUMBER_BYTES + _longest_text(column)
-            for attribute, column in zip(self.policy.attributes, self.group.columns, strict=True)
+            for attribute, column in zip(self.policy.attributes, self.group.columns, strict=False)
             if not _is_ignored(attribute)
         )
 
@@ -386,16 +391,21 @@ def _split(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
 def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
     declared = [attribute.name for attribute in policy.attributes]
     require_columns(policy, name, "Parquet")
-    for column in declared:
+    for column in (*declared, *policy.skip):
         if found.count(column) != 1:
             raise InputError(f"{name}: column '{column}' is missing or occurs twice; correct the file or the policy")
-    if policy.undeclared == "quarantine" and len(found) > len(declared):
-        extra = next(column for column in found if column not in declared)
+    extra = next((column for column in found if column not in {*declared, *policy.skip}), None)
+    if policy.undeclared == "quarantine" and extra is not None:
         raise InputError(f"{name}: column '{extra}' is not declared; declare it, or set undeclared: drop")
 
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
     kind = _value_type(kind)
+    if pa.types.is_duration(kind):
+        raise InputError(
+            f"{name}, column '{attribute.name}': durations are not supported; write a number, in pandas: "
+            "column.dt.total_seconds()"
+        )
     if attribute.is_clustered and (required := _missing_type(attribute, kind)):
         raise InputError(f"{name}, column '{attribute.name}': {required}")
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

@@ -21,7 +21,7 @@ from aiokafka import TopicPartition
 
 from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError, InputError
-from shoal.formats import Block, DropReason, Envelope, MessageDecoder, Reason, RecordFault, message_format
+from shoal.formats import Block, DropReason, Envelope, FaultReason, MessageDecoder, Reason, RecordFault, message_format
 from shoal.kafka.metadata import CommittedState, span_limit
 from shoal.kafka.offsets import OffsetState, OffsetTracker, contradicted
 from shoal.kafka.transactions import PartitionCounts, RecordCollector, TaskContext, TransactionSink
@@ -60,7 +60,7 @@ LAG_S = 2.0
 TOLD_EVERY_MS = 10_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
 
 DATED_AHEAD = RecordFault("dated more than an hour ahead")
-NO_VALUE = RecordFault("no value")
+NO_VALUE = RecordFault(FaultReason.TOMBSTONE)
 REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
 
 _EARLIEST = np.iinfo(np.int64).min
@@ -543,6 +543,7 @@ class PartitionReader:
         new = (rejection for rejection in classified.rejections if rejection.offset >= counted_until)
         self._count_ahead(sum(rejection.is_future for rejection in new), now_ms)
         self._metrics.records.labels("in", "", *self._labels).inc(classified.count_new(counted_until))
+        self._metrics.tell_refusals(log)
         self._counts.read_until = max(counted_until, self.position)
         return block, classified
 
@@ -558,7 +559,7 @@ class PartitionReader:
         for index, reason in block.rejected:
             is_new = messages[index].offset >= self._counts.read_until
             if is_new and reason is not Reason.SUPPRESSED and classified.is_uncompleted[index]:
-                self._metrics.refusals.add(reason.value, _find_faults(self._decoder, messages[index].value))
+                self._metrics.refusals.add(reason.value, _find_faults(self._decoder, messages[index]))
 
     def _count_ahead(self, count: int, now_ms: int) -> None:
         """Count records that are rejected for their timestamps; the log says it at most every `TOLD_EVERY_MS`."""
@@ -582,11 +583,11 @@ class PartitionReader:
             raise contradicted(self._name, reference)
 
 
-def _find_faults(decoder: MessageDecoder, value: bytes | None) -> list[RecordFault]:
+def _find_faults(decoder: MessageDecoder, message: Message) -> list[RecordFault]:
     """Return what is wrong with a message; an empty list if that is not known."""
-    if value is None:
+    if message.value is None:
         return [NO_VALUE]
-    return [] if len(value) > MAX_DESCRIBED_BYTES else decoder.explain(value)
+    return [] if len(message.value) > MAX_DESCRIBED_BYTES else decoder.explain(message.value, message)
 
 
 class Rejection(NamedTuple):

@@ -112,6 +112,10 @@ class Health:
         return [reason for reason, holds in facts.items() if holds]
 
 
+FIRST_TOLD = 10
+"""Refused messages from which on a service logs what is wrong with them, not only at its end."""
+
+
 class Metrics:
     """The metrics of a process and the registry from which they are scraped; ``group`` is a label of all series."""
 
@@ -170,7 +174,7 @@ class Metrics:
         self._unknown: Counts[tuple[str, str, int]] = Counts()
         self._weights: dict[tuple[str, int], float] = {}
         self.refusals = RefusalCounter()
-        """Refused messages by reason and field; they are logged at the end, and are no metric."""
+        """Refused messages by reason and field; they are logged now and then and at the end, and are no metric."""
         self.unknown_totals: Counts[str] = Counts()
         """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
         self.held_at_close = 0
@@ -190,6 +194,17 @@ class Metrics:
         histogram = _BulkHistogram(name, help_text, edges)
         self.registry.register(histogram)
         return histogram
+
+    _next_told = FIRST_TOLD
+
+    def tell_refusals(self, log: structlog.stdlib.BoundLogger) -> None:
+        """Log the kinds of refused messages if these are notable and ten times as many as when it was logged last."""
+        if self.refusals.total < self._next_told:
+            return
+        self._next_told = 10 * self.refusals.total
+        totals = self.totals()
+        if is_notable(totals["in"], totals["released"], self.refusals.total):
+            log_refusals(log, self.refusals, totals["in"])
 
     def set_policy(self, policy: Policy) -> None:
         """Report the policy in force."""
@@ -327,8 +342,7 @@ def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits
     totals, held = metrics.totals(), metrics.held_at_close
     records_in, released = totals["in"], totals["released"]
     if is_notable(records_in, released, totals["quarantined"]):
-        for text in metrics.refusals.texts(records_in):
-            log.warning("records refused", refused=escape_control_characters(text))
+        log_refusals(log, metrics.refusals, records_in)
     by_topic = metrics.totals_by_topic()
     if len(by_topic) > 1:
         for topic, of_topic in sorted(by_topic.items()):
@@ -339,6 +353,13 @@ def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits
     warn_unless_representative(log, value_limits, records_in, released, totals["suppressed"])
     unknown = {"not_in_taxonomy": dict(metrics.unknown_totals)} if metrics.unknown_totals else {}
     log.info("stopped", **totals, held=held, **unknown)
+
+
+def log_refusals(log: structlog.stdlib.BoundLogger, refusals: RefusalCounter, records_in: int) -> None:
+    """Log a warning for each kind of refused records, with what to do about it."""
+    for text, remedy in refusals.kinds(records_in):
+        advice = {"remedy": remedy} if remedy else {}
+        log.warning("records refused", refused=escape_control_characters(text), **advice)
 
 
 def warn_unless_representative(

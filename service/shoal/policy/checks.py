@@ -426,7 +426,13 @@ def _check_timestamp(name: str, attribute: AttributeSection) -> _Found:
 def _check_messages(document: Document) -> _Found:
     """Check the envelope of messages, and that no two fields of the output are one, or one inside the other."""
     if document.deletes is not None and document.unwrap != "debezium":
-        yield "deletes", "only with unwrap: debezium, whose messages say that a row was deleted; remove it"
+        yield (
+            "deletes",
+            (
+                "only with unwrap: debezium, whose messages say that a row was deleted; remove it; rows with a field "
+                '__deleted are left out by skip: {__deleted: ["true"]}'
+            ),
+        )
     written: list[tuple[str, FieldPath]] = []
     for name, attribute in document.attributes.items():
         if attribute.role in {"identifier", "steering"}:
@@ -451,12 +457,15 @@ def _check_messages(document: Document) -> _Found:
 
 
 def _check_missing_values(document: Document) -> _Found:
-    for text in document.missing_values or ():
-        if has_lone_surrogate(text):
-            yield "missing_values", "contains a lone surrogate, which no message can contain; correct the text"
-        if text != text.strip(BLANKS):
-            words = "has a text with blanks or tabs at its ends, which are stripped from cells; remove the blanks"
-            yield "missing_values", words
+    lists: list[tuple[FieldPath, list[str]]] = [(("missing_values",), document.missing_values or [])]
+    lists += [(("skip", name), texts) for name, texts in document.skip.items()]
+    for path, texts in lists:
+        if path[0] == "skip" and not texts:
+            yield path, "has no text; give the texts by which the field says that a message is no record"
+        if any(map(has_lone_surrogate, texts)):
+            yield path, "contains a lone surrogate, which no message can contain; correct the text"
+        if any(text != text.strip(BLANKS) for text in texts):
+            yield path, "has a text with blanks or tabs at its ends, which are stripped from cells; remove the blanks"
 
 
 def _check_dialects(document: Document) -> _Found:

@@ -73,6 +73,8 @@ class Policy:
         Texts that mean that a value is missing, in cells and in JSON strings. JSON null always does.
     unwrap : {"debezium", "connect", "cloudevents"} or None
         The envelope that messages have.
+    skip : mapping of str to tuple of str
+        Fields of the outermost object of a record, and the texts by which one of them says that it is no record.
     deletes, tombstones : {"drop", "quarantine"}
         What happens to messages that say that a row was deleted, and to messages without a value.
     origin : Origin or None
@@ -99,6 +101,7 @@ class Policy:
     keep_order: bool = False
     missing_values: tuple[str, ...] = ("",)
     unwrap: Literal["debezium", "connect", "cloudevents"] | None = None
+    skip: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     deletes: Literal["drop", "quarantine"] = "quarantine"
     tombstones: Literal["drop", "quarantine"] = "quarantine"
     origin: Origin | None = field(default=None, compare=False, repr=False)
@@ -203,6 +206,7 @@ class Policy:
             keep_order=document.table.keep_order,
             missing_values=tuple(document.missing_texts),
             unwrap=document.unwrap,
+            skip={name: tuple(texts) for name, texts in document.skip.items()},
             deletes=document.deletes or "quarantine",
             tombstones=document.tombstones or "quarantine",
         )
@@ -313,6 +317,7 @@ class Policy:
         }
         texts = sorted(set(self.missing_values))
         content |= {} if texts == [""] else {"missing_values": texts}
+        content |= {"skip": {name: sorted(texts) for name, texts in sorted(self.skip.items())}} if self.skip else {}
         content |= {} if self.unwrap is None else {"unwrap": self.unwrap}
         actions = {"deletes": self.deletes, "tombstones": self.tombstones}
         content |= {name: action for name, action in actions.items() if action != "quarantine"}

@@ -675,6 +675,14 @@ class Document(Section):
         values="list of texts",
         example=["", "?"],
     )
+    skip: dict[str, list[MissingText]] = key(
+        "What is no record: messages in which a field has one of these texts, as the test accounts of a shop, are "
+        "dropped and counted. A field need not be declared.",
+        default_factory=dict,
+        shown="none",
+        values="mapping of fields to lists of texts",
+        example={"__deleted": ["true"]},
+    )
     unwrap: Literal["debezium", "connect", "cloudevents"] | None = key(
         "The envelope of messages ([messages](#nested-fields-and-envelopes))."
     )
@@ -801,6 +809,10 @@ _SCALE = (
     "nominal (categories without an order) or time; a field of another kind is an identifier, which leaves it out of "
     "the output"
 )
+_OTHER_UNITS = {
+    "ns": "must be s, ms, us or days; divide nanoseconds by 1000 and set unit: us",
+    "years": "must be s, ms, us or days; for years set scale: numeric and integer: true, and remove unit",
+}
 _ARTICLE = re.compile("^(integer|number|list|mapping|file|path)|, secret$")
 _OF_KIND = {
     "finite_number": "must be a finite number",
@@ -839,6 +851,8 @@ def _with_article(found: re.Match[str]) -> str:
 
 def _describe_word(key: str, value: object, annotation: object) -> str:
     words = [str(word) for part in _alternatives(annotation) for word in get_args(part)]
+    if key == "unit" and value in _OTHER_UNITS:
+        return _OTHER_UNITS[str(value)]
     hint = did_you_mean(value, words)
     if key == "scale" and hint in {"", "did you mean numeric?"}:
         # Words for categories, such as categorical, are similar to numeric.

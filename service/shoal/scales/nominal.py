@@ -33,6 +33,7 @@ from shoal.scales.scale import (
     cluster_of_each,
     json_text,
     text_of,
+    whole_text,
 )
 
 ROOT_NODE = -1
@@ -397,6 +398,15 @@ class _NominalReader(ScaleReader):
                 index_of[number] = indexes.setdefault(category, float(len(indexes)))
         distinct = np.fromiter(map(numbers.__getitem__, keys), np.int64, len(column))
         return ScaleColumn(index_of[distinct], list(indexes))
+
+    def _parse_cells(self, cells: Sequence[str]) -> ScaleColumn:
+        """Match 2.0 with a leaf 2, as in typed formats: programs write whole numbers with a point."""
+        taxonomy = self.attribute.taxonomy
+        if taxonomy is None:
+            return self._parse(cells)
+        others = [cell for cell in set(cells) if cell not in taxonomy.leaves]
+        whole = {cell: text for cell in others if (text := whole_text(cell)) in taxonomy.leaves}
+        return self._parse([whole.get(cell) or cell for cell in cells] if whole else cells)
 
     def _category(self, value: object) -> str | None:
         """Return the text of a value as a JSON scalar; None if the value is invalid."""

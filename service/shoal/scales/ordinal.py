@@ -21,6 +21,7 @@ from shoal.scales.scale import (
     ScaleReader,
     cluster_of_each,
     text_of,
+    whole_text,
 )
 
 NOT_IN_ORDER = ScaleFault("not in its order", "add the category to order, or correct the values")
@@ -92,3 +93,9 @@ class _OrdinalReader(ScaleReader):
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
         texts = column if set(map(type, column)) <= {str} else map(text_of, column)
         return ScaleColumn(np.fromiter(map(self._ranks.get, texts, repeat(INVALID)), np.float64, len(column)))
+
+    def _parse_cells(self, cells: Sequence[str]) -> ScaleColumn:
+        """Match 2.0 with the item 2, as in typed formats: programs write whole numbers with a point."""
+        if self._ranks.keys() >= set(cells):
+            return self._parse(cells)
+        return self._parse([cell if cell in self._ranks else whole_text(cell) or cell for cell in cells])

@@ -31,6 +31,8 @@ INVALID, MISSING = np.inf, np.nan
 _SCALAR = re.compile(r"true|false|-?[0-9]+")
 """A text that a truth value or a whole number can have."""
 
+_WHOLE_WITH_POINT = re.compile(r"(0|-?[1-9][0-9]*)\.0+")
+
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 """A decimal number in a text cell."""
 
@@ -266,6 +268,10 @@ class AttributeScale(ABC):
     def off_scale(self) -> ScaleFault:
         """What is wrong with a value that is not on the scale."""
 
+    def cause(self, written: object) -> ScaleFault:  # noqa: ARG002 - few scales know the form of other values
+        """Return what is wrong with a value of the input that is not on the scale, by its form."""
+        return self.off_scale
+
     def explain(self, value: float) -> ScaleFault | None:
         """Return what is wrong with a value that is not missing; None if nothing is. Infinity is not on the scale."""
         if not math.isfinite(value):
@@ -318,6 +324,12 @@ def text_of(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int) else None
+
+
+def whole_text(text: str) -> str | None:
+    """Return the text of a whole number without its point, as of 2.0, which programs write for 2; None for others."""
+    match = _WHOLE_WITH_POINT.fullmatch(text)
+    return None if match is None else match[1]
 
 
 def json_text(text: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Vector, Int64Vector
-from shoal.policy import FIRST_MS, LAST_MS, MS_PER_UNIT, EpochUnit, Scale, TimeStep
+from shoal.policy import BLANKS, FIRST_MS, LAST_MS, MS_PER_UNIT, EpochUnit, Scale, TimeStep
 from shoal.scales.numeric import INTEGER, replace_decimal_commas
 from shoal.scales.scale import (
     DECIMAL,
@@ -34,6 +34,28 @@ _NOT_TIMES: dict[EpochUnit | None, ScaleFault] = {
     "us": ScaleFault("not a number of microseconds since 1970", _UNIT),
     "days": ScaleFault("not a number of days since 1970", _UNIT),
 }
+_FORMS_OF_TEXTS = (
+    (
+        re.compile(r"[0-9]{4}"),
+        ScaleFault("a year, not a time in ISO 8601", "set scale: numeric and integer: true, with years as bounds"),
+    ),
+    (
+        re.compile(r"[0-9]{4}-[0-9]{2}"),
+        ScaleFault("a month without a day, not a time in ISO 8601", "add a day to the values, such as 2026-07-01"),
+    ),
+    (re.compile(r"[0-9]{9,10}"), ScaleFault("a number, perhaps of seconds since 1970", "set unit: s")),
+    (re.compile(r"[0-9]{12,13}"), ScaleFault("a number, perhaps of milliseconds since 1970", "set unit: ms")),
+    (re.compile(r"[0-9]{15,16}"), ScaleFault("a number, perhaps of microseconds since 1970", "set unit: us")),
+    (
+        re.compile(r"[0-9]{1,4}[./-][0-9]{1,2}[./-][0-9]{1,4}.*", re.DOTALL),
+        ScaleFault("a date in another form than ISO 8601", "write dates as 2026-07-14, with a zero before one digit"),
+    ),
+)
+"""What is wrong with texts of some forms, where times in ISO 8601 are expected."""
+_NANOSECONDS = ScaleFault(
+    "a number, perhaps of nanoseconds since 1970", "divide the values by 1000 and set unit: us; there is no unit ns"
+)
+_WITH_UNIT = ScaleFault("a text of a time, not a number as unit says", "leave unit out, or write numbers")
 _DATE = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}"'
 _DATE_TIME = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"'
 """Half a step before the first or after the last time is not in the years 1 to 9999."""
@@ -44,7 +66,7 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
     """Times are coordinates; a cluster publishes the mean, rounded to a step."""
 
     has_trend = True
-    faults = tuple(_NOT_TIMES.values())
+    faults = (*_NOT_TIMES.values(), *(fault for _, fault in _FORMS_OF_TEXTS), _NANOSECONDS, _WITH_UNIT)
 
     @property
     def smallest_step(self) -> float:
@@ -62,6 +84,17 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
     def off_scale(self) -> ScaleFault:
         """The value is no time in the form or unit of the policy."""
         return _NOT_TIMES[self.attribute.unit]
+
+    def cause(self, written: object) -> ScaleFault:
+        """Return what is wrong with a value, by the form of its text."""
+        text = str(written).strip(BLANKS)
+        if re.fullmatch(r"-?[0-9]{18,19}", text):
+            return _NANOSECONDS
+        if _FORM.fullmatch(text.translate(_DIGITS_TO_ZERO)):  # without a unit: a time that does not exist
+            return self.off_scale if self.attribute.unit is None else _WITH_UNIT
+        if self.attribute.unit is not None:
+            return self.off_scale
+        return next((fault for form, fault in _FORMS_OF_TEXTS if form.fullmatch(text)), self.off_scale)
 
     @property
     def json_type(self) -> Any:  # noqa: ANN401 - a type or a union of types

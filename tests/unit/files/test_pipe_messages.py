@@ -108,10 +108,10 @@ INVALID: list[tuple[str | dict[str, Any], str]] = [
     ({"timestamp": T + 0.5}, "invalid"),
     ({"timestamp": -1}, "invalid"),
     ({"timestamp": 10**4299}, "invalid"),
-    ({"value": "[]"}, "invalid: not a JSON object; each line must be one object"),
+    ({"value": "[]"}, "invalid: a JSON array, or a part of one"),
     ({"value": {}}, "invalid: age: missing"),
     ({"value": {"age": 4, "who": "not the key"}}, "invalid"),
-    ({"key": None}, NO_ENVELOPE),
+    ({"key": None}, "invalid: who: the message has no key"),
     ({"key": "  "}, "invalid"),
     ({"key": {"base64": "/w=="}}, "undecodable"),
 ]

@@ -64,8 +64,9 @@ def test_records_of_a_csv_file(text: bytes, expected: list[list[str] | None]) ->
         (b"z,y,x,z\n", "column 'z' occurs twice"),
         (b"x,y,z\n", "column 'z' is not declared; declare it, or set undeclared: drop"),
         (b"z,x,y,a\n", "columns 'z', 'a' are not declared; declare them, or set undeclared: drop"),
-        (b"canary1,canary2\n1,2\n", "columns 'x', 'y' are missing"),
-        (b"x;y\n", "if the file has them, give the csv.delimiter that separates the columns"),
+        (b"canary1,canary2\n1,2\n", "no declared column is named here; if this line is a record"),
+        (b"x;y\n", "the columns are separated by ';'; set csv.delimiter: ';'"),
+        (b"x:y\n", "if the file has them, give the csv.delimiter that separates the columns"),
         (
             "x,y\n".encode("utf-16"),
             "no text in utf-8: the file is compressed, binary or in another encoding; uncompress it, or set",

@@ -128,7 +128,7 @@ def test_values_of_json(attribute: dict[str, Any], cases: list[tuple[Any, Any]])
 CSV_CASES: list[tuple[dict[str, Any], list[tuple[str, Any]]]] = [
     (NOMINAL, [("M", '"M"'), (" M\t", '"M"'), ("1", '"1"'), ("true", '"true"'), ("1,5", '"1,5"'), *invalid("", " ")]),
     (NOMINAL | GROUP, [("M", '"M"'), ("", None), ("\t ", None), ('a"b', '"a\\"b"')]),
-    (ORDINAL, [("low", 0), (" 2 ", 1), *invalid("2.0", "")]),
+    (ORDINAL, [("low", 0), (" 2 ", 1), ("2.0", 1), *invalid("2.5", "02.0", "")]),
     (ORDINAL | GROUP, [("high", 2), ("", None), ("?", INVALID)]),
     (ICD, [("A1", '"A1"'), ("7", '"7"'), (" Z", '"Z"')]),
     (ICD | {"unknown": "quarantine"} | GROUP, [("A1", '"A1"'), ("Z", INVALID), (" ", None)]),

@@ -71,13 +71,13 @@ async def test_a_process_counts_a_record_as_read_once_also_after_tasks_that_fail
         await task.process([record(0), invalid(1), record(2)])
         await task.close(commit=False)
     assert counted(metrics) == {"in": 3}
-    assert metrics.refusals.texts(3) == ["1 of 3 undecodable: not JSON"]
+    assert metrics.refusals.texts(3) == ["1 of 3 undecodable: a part of a JSON object that stands on several lines"]
     sink = Sink()
     task = task_with(counts, metrics, sink)
     await task.process([record(0), invalid(1), *records(range(2, 6))])
     await task.commit(flush=True)
     assert counted(metrics) == {"in": 6, "released": 5, "quarantined": 1}
-    assert metrics.refusals.texts(6) == ["1 of 6 undecodable: not JSON"]
+    assert metrics.refusals.texts(6) == ["1 of 6 undecodable: a part of a JSON object that stands on several lines"]
 
 
 async def test_a_record_that_is_dated_ahead_is_counted_once_also_after_tasks_that_fail() -> None:
@@ -309,6 +309,7 @@ async def test_dropped_messages_are_counted_apart_and_complete_their_offsets() -
         ("released", ""): 15,
         ("dropped", "deletes"): 5,
         ("dropped", "tombstones"): 5,
+        ("dropped", "skip"): 0,
         ("suppressed", "suppressed"): 0,
         ("quarantined", "undecodable"): 0,
         ("quarantined", "invalid"): 0,

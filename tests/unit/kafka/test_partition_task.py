@@ -17,7 +17,7 @@ from shoal.kafka import transactions as outgoing
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
 from shoal.kafka.task import PartitionTask
-from shoal.observability import Metrics
+from shoal.observability import Metrics, log_totals, logger
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
 from structlog.testing import capture_logs
@@ -286,7 +286,7 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
         await task.process(first)
         assert metrics.refusals.texts(4) == [
             "2 of 4 invalid: dated more than an hour ahead",
-            "1 of 4 undecodable: not JSON",
+            "1 of 4 undecodable: a part of a JSON object that stands on several lines",
         ]
         # At most every ten seconds, and also after the clock was set back.
         for offset, passed_s in ((4, 5.0), (5, 4.9), (6, 0.2), (7, 9.9), (8, -60.0)):
@@ -580,6 +580,35 @@ async def test_an_incomplete_record_stays_accepted_on_a_slower_clock() -> None:
     assert sink.published[-1][1].committed_offset == 3
 
 
+async def test_a_worker_logs_what_is_wrong_with_refused_messages_and_what_helps_and_no_value() -> None:
+    who = {"role": "identifier", "subject": True, "from": "key"}
+    policy, metrics = making.policy_of({"who": who, "x": quasi()}, stream={"delta": 4}), Metrics()
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
+    task = partition_task("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=Clock())
+    keys = [*[(8 * number).to_bytes(8, "big") for number in range(25)], *[None] * 75]
+    values = [b'{"x":1}'] * 90 + [b'{"x":1,"xq7canary":2}'] * 10
+    messages = [
+        replace(record(offset), key=key, value=value)
+        for offset, (key, value) in enumerate(zip(keys, values, strict=True))
+    ]
+    with capture_logs() as lines:
+        await task.process(messages[:9])
+        assert lines == []
+        await task.process(messages[:100])
+        log_totals(logger("test"), metrics)
+    told = [(line["refused"], line.get("remedy", "")) for line in lines if line["event"] == "records refused"]
+    kinds = [
+        ("65 of 100 invalid: who: the message has no key", "give each message a key"),
+        ("25 of 100 undecodable: who: a key that is no text", "write keys as texts, with Kafka's StringSerializer"),
+        ("10 of 100 invalid: a field that the policy does not declare", "declare it, or set undeclared: drop"),
+    ]
+    assert [
+        (text, remedy[: len(start)]) for (text, remedy), (_, start) in zip(told, kinds * 2, strict=True)
+    ] == kinds * 2
+    assert "canary" not in str(lines)
+    await task.close(commit=False)
+
+
 async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
     policy, sink, metrics = policy_of(privacy={"per_subject": {"max": 1, "window": 50}}), Sink(), Metrics()
     bad = [b"{", None, b'{"who": 1, "x": null, "note": "canary"}', b"{" + b"x" * 20_000, b'{"who": 1, "x": 3}']
@@ -594,7 +623,7 @@ async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
         "1 of 14 invalid: note: missing",
         "1 of 14 invalid: x: null",
         "1 of 14 undecodable",
-        "1 of 14 undecodable: no value",
-        "1 of 14 undecodable: not JSON",
+        "1 of 14 undecodable: a part of a JSON object that stands on several lines",
+        "1 of 14 undecodable: no value; set tombstones: drop to leave such messages out",
     ]
     await task.close(commit=False)

@@ -70,7 +70,7 @@ def test_counters_of_a_partition_are_0_from_its_assignment_on() -> None:
         if one.labels.get("partition") == "0"
     }
     outcomes = [("in", ""), ("released", ""), ("suppressed", "suppressed"), ("dropped", "deletes")]
-    outcomes += [("dropped", "tombstones")]
+    outcomes += [("dropped", "tombstones"), ("dropped", "skip")]
     outcomes += [("quarantined", reason) for reason in ("undecodable", "invalid", "too_large")]
     others = ["clusters_released", "values_clipped", "clusters_early", "records_skipped", "records_dated_ahead"]
     others += ["published_offsets_lost", "policy_changes"]

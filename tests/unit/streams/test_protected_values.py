@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import GuaranteeError, ParameterError
-from shoal.formats import Block, JsonDecoder, JsonEncoder, ProtectedValues, Reason
+from shoal.formats import Block, JsonDecoder, JsonEncoder, ProtectedValues, Reason, RecordFault
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from shoal.protection.value_codes import ValueIndex
@@ -105,7 +105,7 @@ def test_a_value_that_the_reference_cannot_place_is_invalid(
     data = [record | {"pay": value} for record, value in zip(records(4), values, strict=True)]
     block = decoded(policy, data)
     assert (block.index.tolist(), block.rejected) == ([0, 2], [(1, Reason.INVALID), (3, Reason.INVALID)])
-    assert find_json_faults(policy, json.dumps(data[1]).encode()) == [(reason, "pay", 0, "")]
+    assert find_json_faults(policy, json.dumps(data[1]).encode()) == [RecordFault(reason, "pay")]
 
 
 def test_codes_stay_for_delta_records_and_are_dropped_later(tmp_path: Path) -> None:
