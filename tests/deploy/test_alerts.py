@@ -251,7 +251,7 @@ CASES = {
     "clusters are released early": Case(
         worker(early="0x60 0+1x180"),
         {70: "", 80: "ShoalReleasingEarly"},
-        said("warning", "group visits releases clusters of in early so that its progress fits", topic="in"),
+        said("warning", "group visits releases clusters of in early", topic="in"),
     ),
     # ------------------------------------------------------------ clocks
     "records are dated ahead": Case(

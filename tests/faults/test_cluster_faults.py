@@ -45,7 +45,7 @@ AFTER_S = 3.0
 """Time after which what was sent before a fault has been published (s)."""
 
 PAUSED_LIMIT_S = 45.0
-"""The controllers replace a silent broker after 9 s. Before, workers waited 40 s for it, and more at their next start."""
+"""The controllers replace a silent broker after 9 s. Clients that wait 40 s for it need much longer (s)."""
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from shoal.policy.checks import check_document, check_leaves, is_follow_up
 from shoal.policy.document import Lines, line_of, read_document
 from shoal.policy.references import is_of_reference, read_references, without_references
 from shoal.policy.schema import (
+    MAX_HELD_BYTES,
     CsvSection,
     Document,
     FieldPath,
@@ -328,6 +329,8 @@ class Policy:
         if self.stream is not None:
             names = ("delta", "max_delay_s", "rule", "release", *(("reveal_order",) if self.stream.is_ordered else ()))
             content["stream"] = {name: getattr(self.stream, name) for name in names}
+            held = self.stream.max_held_bytes
+            content["stream"] |= {} if held == MAX_HELD_BYTES else {"max_held_bytes": held}
         if self.keep_order:
             content["table"] = {"keep_order": True}
         if (self.csv, self.csv_output) != (CsvDialect(), CsvDialect()):
@@ -366,6 +369,8 @@ class Stream:
         For ordered release: whether each record keeps its own confidential values.
     reason : str
         Why ``auto`` selected the rule; empty if the policy names the rule. For information only.
+    max_held_bytes : int
+        Largest size of what waiting records publish unchanged, in bytes.
     """
 
     delta: int
@@ -374,6 +379,7 @@ class Stream:
     release: Literal["cluster", "ordered"]
     reveal_order: bool = False
     reason: str = ""
+    max_held_bytes: int = MAX_HELD_BYTES
 
     @property
     def is_ordered(self) -> bool:
@@ -506,7 +512,15 @@ def _stream(section: StreamSection | None, privacy: PrivacySection, k: int) -> S
     else:
         where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
         reason = f"auto: {rule} {where}"
-    return Stream(section.delta, section.max_delay_s, rule, section.release, section.reveal_order, reason)
+    return Stream(
+        section.delta,
+        section.max_delay_s,
+        rule,
+        section.release,
+        section.reveal_order,
+        reason,
+        section.max_held_bytes,
+    )
 
 
 def _diversity(privacy: PrivacySection) -> Diversity | None:

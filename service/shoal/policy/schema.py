@@ -39,6 +39,9 @@ Number: TypeAlias = float
 MAX_DELTA = 10_000_000
 """The buffer of ``delta`` records is allocated at the start. A larger value is most likely a mistake."""
 
+MAX_HELD_BYTES = 64 << 20
+"""Default of `stream.max_held_bytes`."""
+
 SHOWN_DEFAULT = "x-default"
 """Annotation of a key: its default in words. The model's default of most keys is null, and `Policy` fills it in."""
 _SHOWN_VALUES = "x-values"
@@ -530,6 +533,13 @@ class StreamSection(Section):
         example=30,
         gt=0,
         le=1_000_000_000,
+    )
+    max_held_bytes: int = key(
+        "Largest size of what the records of a partition that wait publish unchanged, in bytes. Beyond it the oldest "
+        "record is decided early. Bounds the memory of a worker where records are large.",
+        default=MAX_HELD_BYTES,
+        ge=1_000_000,
+        le=1 << 40,
     )
     rule: Literal["nearest", "greedy", "awo", "block", "auto"] = key(
         "Which records form a cluster ([rules](rules.md)). `auto` chooses by k, `l` and `t`; `shoal check` tells.",

@@ -39,7 +39,7 @@ BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
 """Most records of a block if a commit may come between reading it and deciding on it; and of any other block."""
 UNLIMITED = 1 << 60
 _OFFSET, _BY_OFFSET_SPAN = 1, 2
-"""Column of the offset in the expiry keys; cause of a decision by its limit."""
+"""Column of the offset in the expiry keys; cause of a decision by its limit. Greater is the cause by held bytes."""
 
 
 class PartitionPipeline:
@@ -47,9 +47,9 @@ class PartitionPipeline:
 
     The caller decodes a block, calls `apply_quota`, classifies the messages (of Kafka), and calls `push`; `flush`
     decides on all records that are held. Beyond a distance of ``max_offset_span`` from the newest offset the oldest
-    record expires early. ``next_cluster_number``, ``adaptive_state`` and ``restorer`` (the clusters that were released
-    in part) are what a restart continues from. Raises `GuaranteeError` for such a cluster under ``stream.release:
-    cluster``.
+    record expires early, and when later records have more than ``stream.max_held_bytes``. ``next_cluster_number``,
+    ``adaptive_state`` and ``restorer`` (the clusters that were released in part) are what a restart continues from.
+    Raises `GuaranteeError` for such a cluster under ``stream.release: cluster``.
 
     Guarantees: a record is released once, in a cluster that was verified when it was decided, or it is suppressed.
     Decisions depend only on the records, their offsets and timestamps, and not on how the records are divided into
@@ -70,7 +70,7 @@ class PartitionPipeline:
         state, span = adaptive_state or AdaptiveState(), policy.target_span
         # Less 1, because a record expires when a key exceeds its own by more than the limit.
         delay_ms = UNLIMITED if stream.max_delay_s is None else max(0, round(stream.max_delay_s * 1000) - 1)
-        expiry_limits = (delay_ms, max_offset_span)
+        expiry_limits = (delay_ms, max_offset_span, stream.max_held_bytes)
         self.policy, self.next_cluster_number, self._encoder = policy, next_cluster_number, encoder
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
         self._spreads = Spreads.of(policy, state.spreads)
@@ -109,7 +109,7 @@ class PartitionPipeline:
         capacity = stream.delta + 2 * LARGE_BLOCK_RECORDS
         self._records = RecordStore(capacity, len(policy.clustered), len(numbers), 2 * protected)
         self._next_position = 0
-        self._next_rank = 0
+        self._next_rank = self._pushed_bytes = 0
         self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
         self.summary = RunSummary.of(policy)
 
@@ -155,7 +155,8 @@ class PartitionPipeline:
     def push(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector | None = None) -> BlockDecisions:
         """Process the accepted records of a block, at most `LARGE_BLOCK_RECORDS`.
 
-        ``expiry_keys`` (n, 2) are stream time (ms, never decreasing; 0 without a clock) and offset of each record. A
+        ``expiry_keys`` (n, 2) are stream time (ms, never decreasing; 0 without a clock) and offset of each record. The
+        sum of the bytes that are published unchanged, up to and with each record, is added to them as a third key. A
         record whose ``is_undecided`` is False only takes its position, or restores its cluster. Raises `GuaranteeError`
         if the block is too large, or a decision violates an invariant; nothing is returned.
         """
@@ -167,6 +168,7 @@ class PartitionPipeline:
         block = self._encode_categories(block)
         positions = np.arange(self._next_position, self._next_position + length)
         self._next_position += length
+        expiry_keys = self._with_bytes(block, expiry_keys)
         if self._restorer:
             self._restore_clusters(self._restorer, block, positions, expiry_keys)
         arrived = self._select(block, positions, expiry_keys, is_undecided)
@@ -207,6 +209,13 @@ class PartitionPipeline:
         )
         self._next_rank += len(positions) - len(records.values)
         return _Arrived(positions[chosen], records)
+
+    def _with_bytes(self, block: Block, expiry_keys: Int64Matrix) -> Int64Matrix:
+        """Return the expiry keys with the third one. Only its differences count, so a restart may begin at 0."""
+        sizes = np.fromiter(map(len, block.unchanged_fields), np.int64, len(block.values))
+        sums = np.cumsum(sizes) + self._pushed_bytes
+        self._pushed_bytes += int(sizes.sum())
+        return np.column_stack((expiry_keys, sums))
 
     def _encode_categories(self, block: Block) -> Block:
         """Return the block with the codes of this partition; drop codes that are no longer needed."""
@@ -309,10 +318,12 @@ class PartitionPipeline:
         suppressed = self._records.offsets(decided.suppressed)
         if suppressed:
             self.summary.suppressed["suppressed"] += len(suppressed)
+            self._records.forget(decided.suppressed)
         if len(decided.cluster_bounds) == 1:
             self._next_rank += len(suppressed)
             return BlockDecisions([], suppressed)
         members = self._records.get(decided.positions)
+        self._records.forget(decided.positions)
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
         offsets = members.expiry_keys[:, _OFFSET].tolist()
@@ -341,7 +352,7 @@ class PartitionPipeline:
             suppressed,
             stats,
             sst_growth=float((growth / unit**2).sum()),
-            early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
+            early_count=int(np.count_nonzero(decided.causes >= _BY_OFFSET_SPAN)),
             released=offsets if is_whole else [],
             rows=rows if is_whole else [],
             confidential=confidential,
@@ -394,7 +405,7 @@ class StoredRecords(NamedTuple):
     """Contents of n records until they are decided."""
 
     values: Float64Matrix  # (n, d)
-    expiry_keys: Int64Matrix  # (n, 2)
+    expiry_keys: Int64Matrix  # (n, 3)
     unchanged_fields: NDArray[np.object_]  # (n,): encoded as bytes
     numbers: Float64Matrix  # (n, m): confidential numbers as of `ConfidentialNumbers`
     protected: Int64Matrix  # (n, 2 q): codes and bins of protected values as of `ValueIndex`
@@ -437,7 +448,7 @@ class RecordStore:
         self._mask = size - 1
         self._columns = StoredRecords(
             np.empty((size, width)),
-            np.full((size, 2), -1, np.int64),
+            np.full((size, 3), -1, np.int64),
             np.full(size, b"", np.object_),
             np.empty((size, numbers)),
             np.empty((size, protected), np.int64),
@@ -454,6 +465,10 @@ class RecordStore:
         """Return the records of these positions, shape (n,)."""
         cells = positions & self._mask
         return StoredRecords(*(column[cells] for column in self._columns))
+
+    def forget(self, positions: Int64Vector) -> None:
+        """Free the bytes of records that are decided. They may be large, and the ring is overwritten late."""
+        self._columns.unchanged_fields[positions & self._mask] = b""
 
     def values(self, positions: Int64Vector) -> Float64Matrix:
         """Return the values of the records of these positions, shape (n, d)."""

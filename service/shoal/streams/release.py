@@ -39,7 +39,7 @@ class BlockDecisions:
     stats: ReleaseStats | None = None  # None where no cluster was decided and no record is released
     sst_growth: float = 0.0
     """Growth of the total sum of squares (SST) of all clusters, of numbers and times, in units of their ranges."""
-    early_count: int = 0  # clusters decided before delta, because the offset metadata would become too large otherwise
+    early_count: int = 0  # clusters decided before delta, because offset metadata or held bytes would exceed a limit
     released: list[int] = field(default_factory=list)  # offsets of the records that are released now
     rows: list[bytes] = field(default_factory=list)
     """Published bytes of the released records; aligned with ``released`` only where the order is revealed."""
