@@ -41,6 +41,7 @@ COMMANDS = {
     "progress": "Report the committed progress of each partition.",
     "batch": "Anonymize a finished table with little information loss.",
     "reference": "Write the distribution of a confidential attribute, smoothed, from a sample.",
+    "explain": "Say what an exit code, the code of an error, a reason or a check means.",
     "tune": "Not available in this version.",
     "warm": "Compile ahead the kernels of a policy (of its stream, or of tables), or of every rule and of tables.",
     "schema": "Print the JSON Schema of a policy, for editors.",
@@ -139,7 +140,7 @@ def build_parser(names: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentP
             continue
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
-        elif name not in {"schema", "health"}:
+        elif name not in {"schema", "health", "explain"}:
             command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or JSON)")
         _command(name).add_arguments(command)
         command.set_defaults(parser=command)
