@@ -48,6 +48,20 @@ COMMANDS = {
     "health": "Ask a worker whether it is alive: exit code 0, or 1 with the reason.",
 }
 """Modules of this package (`health`: of `shoal`), each imported when it is needed, with a line for ``shoal --help``."""
+EXAMPLES = {
+    "check": "shoal check policy.yaml -i visits.csv",
+    "run": "shoal run policy.yaml --from earliest",
+    "pipe": "shoal pipe policy.yaml -i visits.csv -o released.csv --evidence evidence.jsonl",
+    "verify": "shoal verify policy.yaml --original visits.csv --released released.csv --evidence evidence.jsonl",
+    "progress": "shoal progress policy.yaml --export progress.json",
+    "batch": "shoal batch policy.yaml -i table.csv -o released.csv --evidence evidence.jsonl",
+    "reference": "shoal reference policy.yaml -i sample.csv -o reference.csv",
+    "warm": "shoal warm policy.yaml",
+    "explain": "shoal explain undecodable 2",
+    "schema": "shoal schema > policy.schema.json",
+    "health": "shoal health --http 127.0.0.1:9464 --ready",
+}
+"""An example of each command, for its help."""
 UNAVAILABLE = "tune"
 """A command that is reserved for a later version: no message suggests it."""
 
@@ -135,7 +149,15 @@ def build_parser(names: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentP
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
     for name, summary in COMMANDS.items():
         # Abbreviated options are refused: a new option could change what an abbreviation means.
-        command = commands.add_parser(name, parents=[common], allow_abbrev=False, description=summary, help=summary)
+        command = commands.add_parser(
+            name,
+            parents=[common],
+            allow_abbrev=False,
+            description=summary,
+            help=summary,
+            epilog=f"example:\n  {EXAMPLES[name]}" if name in EXAMPLES else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if name not in names:
             continue
         if name == "warm":

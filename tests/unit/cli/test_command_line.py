@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from shoal.cli import main
-from shoal.cli.command_line import COMMANDS, build_parser
+from shoal.cli.command_line import COMMANDS, EXAMPLES, build_parser
 from shoal.cli.options import VARIABLES, check_variables, option_variables, read_variables
 from shoal.errors import ParameterError
 from support.commands import run_command
@@ -147,6 +147,14 @@ def test_unusable_settings_of_the_http_port_end_the_service_at_once_and_check_na
 
 
 # ---------------------------------------------------------------- misspelt variables
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_command_can_be_parsed(name: str) -> None:
+    words = EXAMPLES[name].split(" > ")[0].split()
+    assert words[:2] == ["shoal", name]
+    assert build_parser([name]).parse_args(words[1:]).command == name
+    assert EXAMPLES[name] in subparser(build_parser(), name).format_help().splitlines()[-1]
 
 
 def test_the_variables_of_all_commands_are_known() -> None:
