@@ -44,6 +44,7 @@ COMMANDS = {
     "explain": "Say what an exit code, the code of an error, a reason or a check means.",
     "tune": "Not available in this version.",
     "warm": "Compile ahead the kernels of a policy (of its stream, or of tables), or of every rule and of tables.",
+    "completion": "Print the script with which a shell completes commands, options and files.",
     "schema": "Print the JSON Schema of a policy, for editors.",
     "health": "Ask a worker whether it is alive: exit code 0, or 1 with the reason.",
 }
@@ -58,6 +59,7 @@ EXAMPLES = {
     "reference": "shoal reference policy.yaml -i sample.csv -o reference.csv",
     "warm": "shoal warm policy.yaml",
     "explain": "shoal explain undecodable 2",
+    "completion": "shoal completion bash > shoal.bash",
     "schema": "shoal schema > policy.schema.json",
     "health": "shoal health --http 127.0.0.1:9464 --ready",
 }
@@ -162,7 +164,7 @@ def build_parser(names: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentP
             continue
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
-        elif name not in {"schema", "health", "explain"}:
+        elif name not in {"schema", "health", "explain", "completion"}:
             command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or JSON)")
         _command(name).add_arguments(command)
         command.set_defaults(parser=command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -155,6 +156,17 @@ def test_the_example_of_a_command_can_be_parsed(name: str) -> None:
     assert words[:2] == ["shoal", name]
     assert build_parser([name]).parse_args(words[1:]).command == name
     assert EXAMPLES[name] in subparser(build_parser(), name).format_help().splitlines()[-1]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_options_and_files(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(name in script for name in COMMANDS)
+    assert "evidence" in script
+    if shell == "bash":
+        checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
 
 
 def test_the_variables_of_all_commands_are_known() -> None:
