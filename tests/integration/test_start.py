@@ -176,6 +176,22 @@ async def test_a_committed_offset_that_is_no_longer_retained_is_refused_and_can_
     assert len(await stage.read()) == len(record_ids) + len(late)
 
 
+async def test_deleted_records_that_waited_are_skipped_and_the_others_go_on(stage: Stage) -> None:
+    record_ids = await stage.worked(40)
+    waiting = (await stage.progress()).state.incomplete
+    first_kept = waiting[len(waiting) // 2]
+    await delete_before(stage, first_kept)
+    assert "--skip-lost" in await stage.refusal()
+    lost = [offset for offset in waiting if offset < first_kept]
+    async with stage.run(StartOptions(skip_lost=True)) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total") == len(lost)
+    await stage.started(EARLIEST)  # the next start needs no option
+    late = await stage.put(20)
+    await stage.drained([(0, offset) for offset in waiting if offset >= first_kept] + late)
+    assert set(record_ids) - set(await stage.outcomes()) == {(0, offset) for offset in lost}
+
+
 async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(stage: Stage) -> None:
     await stage.put(30, transactional_id=f"{stage.group}-t")
     await stage.drained()

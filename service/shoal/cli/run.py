@@ -51,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="where a partition may not begin otherwise: begin at its end and count the skipped offsets",
     )
+    parser.add_argument(
+        "--skip-lost",
+        action="store_true",
+        help="where records that wait were deleted: go on at the first retained record and count the deleted ones",
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -59,7 +64,9 @@ def execute(options: argparse.Namespace) -> int:
     settings = kafka_settings(policy)
     require_no_fault(policy, check_files(settings))
     policy.require_stream(options.policy)
-    start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
+    start = StartOptions(
+        reset=options.reset, skip_to_end=options.skip_to_end, skip_lost=options.skip_lost, drain=options.drain
+    )
     asyncio.run(_serve(policy, settings, start, options.http, HttpAccess.of(options)))
     return 0
 

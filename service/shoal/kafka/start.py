@@ -46,6 +46,7 @@ class StartOptions:
     reset: Literal["earliest", "latest"] | None = None
     """Where a partition without a commit begins; None: refused, if it was there at the group's first start."""
     skip_to_end: bool = False  # a partition that would be refused begins at the end of its log
+    skip_lost: bool = False  # a partition whose oldest waiting records were deleted goes on without them
     drain: bool = False  # read to the end of the log, release or suppress all incomplete records, and end
 
 
@@ -56,7 +57,7 @@ class PartitionStart:
     commit: CommittedState  # the commit from which to continue
     log_start: int
     log_end: int  # end of the committed part of the log (exclusive)
-    skipped_count: int | None = None  # number of offsets that ``--skip-to-end`` skipped; None without a skip
+    skipped_count: int | None = None  # number of offsets that were skipped by an option; None without a skip
     is_first: bool = False  # there was no commit before, and no record was published
     has_new_policy: bool = False  # the commit that was found is of another policy
 
@@ -92,12 +93,14 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
             of_group, producer.copy, settings, partition, context.cipher, producer.know_output_end
         )
         if commit is not None:
-            accepted = await _accept(context, of_group, commit, log_start, log_end)
+            skipped_count = context.counts.take_skip(commit)
+            kept, lost_count = _without_lost(context, commit, log_start)
+            accepted = await _accept(context, of_group, kept, log_start, log_end, lost_count)
             return PartitionStart(
                 accepted,
                 log_start,
                 log_end,
-                context.counts.take_skip(commit),
+                lost_count or skipped_count,
                 has_new_policy=not commit.has_policy(context.fingerprint),
             )
         known_count = await _first_partition_count(context)
@@ -116,8 +119,42 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
     return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
 
 
+def _without_lost(context: PartitionContext, commit: CommittedState, log_start: int) -> tuple[CommittedState, int]:
+    """Return the commit without the incomplete offsets that were deleted, and the number of these and unread ones.
+
+    Only with ``--skip-lost``. Guarantee: a cluster that is partly released stays whole, or the start is refused.
+    """
+    state = commit.state
+    if not context.options.skip_lost or log_start <= state.committed_offset:
+        return commit, 0
+    if any(members[0] < log_start for members in state.unfinished_clusters):
+        tp = context.tp
+        raise InputError(
+            f"{tp.topic}-{tp.partition}: records of a partly released cluster were deleted, so --skip-lost cannot "
+            f"release it in full; {SKIP}"
+        )
+    kept = tuple(offset for offset in state.incomplete if offset >= log_start)
+    lost_count = len(state.incomplete) - len(kept) + max(0, log_start - state.next_offset)
+    next_offset = max(state.next_offset, log_start)
+    return replace(
+        commit,
+        state=replace(
+            state,
+            committed_offset=min([next_offset, *kept, *(members[0] for members in state.unfinished_clusters)]),
+            next_offset=next_offset,
+            incomplete=kept,
+            reference=None,
+        ),
+    ), lost_count
+
+
 async def _accept(
-    context: PartitionContext, of_group: OffsetAndMetadata | None, commit: CommittedState, log_start: int, log_end: int
+    context: PartitionContext,
+    of_group: OffsetAndMetadata | None,
+    commit: CommittedState,
+    log_start: int,
+    log_end: int,
+    lost_count: int,
 ) -> CommittedState:
     """Return a commit from which to continue; commit it once more if the group or the copy must hold it anew."""
     producer = context.producer
@@ -128,12 +165,14 @@ async def _accept(
     if has_new_policy:
         commit = commit.under_policy(context.fingerprint)
     is_current = of_group is not None and context.cipher.is_current(of_group.metadata)
-    if producer.copy is not None or has_new_policy or not is_current:
+    if producer.copy is not None or has_new_policy or lost_count or not is_current:
         # So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends
         # the start. A partition without new records would otherwise keep a key that is to be removed, and each of its
         # starts would report a change of the policy again.
         renewed = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
+        context.counts.sent_skip = (renewed, lost_count) if lost_count else None
         await commit_alone(producer, context.cipher, context.tp, renewed)
+        context.counts.sent_skip = None
     return commit
 
 
@@ -252,7 +291,8 @@ def check_log(state: OffsetState, partition_name: str, log_start: int, log_end: 
     if log_start > state.committed_offset:
         raise InputError(
             f"{partition_name}: the log begins at {log_start}, after the committed offset {state.committed_offset}. "
-            f"Records that were never published are no longer retained. Lengthen the retention of the topic, and {SKIP}"
+            f"Records that were never published are no longer retained. Lengthen the retention of the topic, and start "
+            f"with --skip-lost to go on at the first retained record and count the deleted ones, or {SKIP}"
         )
     if log_end < state.next_offset:
         raise log_truncated(

@@ -231,7 +231,7 @@ class TaskManager:
             log.warning("policy changed; continuing from the committed offset", **fields)
         if partition_start.skipped_count is not None:
             metrics.skipped.labels(tp.topic, tp.partition).inc(partition_start.skipped_count)
-            log.warning("skipped to the end", skipped=partition_start.skipped_count, **fields)
+            log.warning("skipped offsets", skipped=partition_start.skipped_count, **fields)
         log.info("partition opened", held=state.waiting_count, **fields)
 
     async def ask_leaders(self, leaders: LeaderCheck) -> None:

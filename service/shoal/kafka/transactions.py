@@ -390,7 +390,7 @@ class PartitionCounts:
     read_until: int = 0  # messages before this offset are counted as read already
     sent: _SentTransaction | None = None  # the transaction whose outcome is not known
     sent_skip: tuple[CommittedState, int] | None = None
-    """The commit of a ``--skip-to-end`` that was sent and is not counted yet, and how many offsets it skips."""
+    """The commit of a skip that was sent and is not counted yet, and how many offsets it skips."""
 
     def note_sent(self, before: CommittedState, commit: CommittedState, batch: TransactionBatch) -> None:
         """Note that a transaction is about to be sent, after the commit ``before``."""
@@ -408,7 +408,7 @@ class PartitionCounts:
         self.sent = None
 
     def take_skip(self, found: CommittedState) -> int | None:
-        """Forget a sent ``--skip-to-end``; return its number of skipped offsets if this commit is its, else None."""
+        """Forget a sent skip; return its number of skipped offsets if this commit is its, else None."""
         sent, self.sent_skip = self.sent_skip, None
         if sent is None:
             return None

@@ -141,7 +141,7 @@ class Metrics:
             "shoal_values_unknown_total", "Values that a taxonomy lacks; stepped", ("attribute", *tp)
         )
         self.early = counter("shoal_clusters_early_total", "Clusters released early so that a limit is kept", tp)
-        self.skipped = counter("shoal_records_skipped_total", "Offsets left out by --skip-to-end", tp)
+        self.skipped = counter("shoal_records_skipped_total", "Offsets left out by an option of the start", tp)
         self.dated_ahead = counter(
             "shoal_records_dated_ahead_total", "Records quarantined as dated more than an hour ahead of the clock", tp
         )

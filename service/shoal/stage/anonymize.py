@@ -100,6 +100,7 @@ def anonymize(
     to: Any = None,  # noqa: ANN401
     start: Literal["earliest", "latest"] | None = None,
     skip_to_end: bool = False,
+    skip_lost: bool = False,
     http: str | None = None,
 ) -> Clusters:
     """Release a stream of personal records in clusters of at least k people.
@@ -118,6 +119,8 @@ def anonymize(
         Where a partition without committed progress begins. Committed progress takes precedence.
     skip_to_end : bool
         If a partition cannot continue at its committed progress, begin at its end and count the skipped offsets.
+    skip_lost : bool
+        If records that wait were deleted, go on at the first retained record and count the deleted ones.
     http : str, optional
         ``HOST:PORT`` for metrics, probes and the status page. Each worker on a machine needs its own port.
 
@@ -149,7 +152,7 @@ def anonymize(
     ends, the app is stopped ten seconds later: otherwise it would keep its partitions and process no record.
     """
     join_logs()
-    options = StartOptions(reset=start, skip_to_end=skip_to_end)
+    options = StartOptions(reset=start, skip_to_end=skip_to_end, skip_lost=skip_lost)
     try:
         return _clusters(stream, policy, to, options, http)
     except ShoalError as error:

@@ -409,3 +409,32 @@ async def test_without_noted_rows_the_time_of_the_commit_decides(monkeypatch: py
 async def test_without_an_output_nothing_was_published() -> None:
     without = ROWS_SETTINGS.model_copy(update={"output": None})
     assert not await is_published_after(without, 0, commit_of(OutputRows.of("out", 7, 1)))
+
+
+@pytest.mark.parametrize(
+    ("log_start", "kept", "lost"),
+    [
+        (5, (10, 20, (10, 12)), 0),  # nothing was deleted that waited
+        (11, (12, 20, (12,)), 1),
+        (15, (20, 20, ()), 2),
+        (26, (26, 26, ()), 8),  # two that waited, and six that nobody has read
+    ],
+)
+def test_deleted_offsets_leave_the_progress_and_are_counted(
+    log_start: int, kept: tuple[int, int, tuple[int, ...]], lost: int
+) -> None:
+    commit = CommittedState(OffsetState(10, 20, (10, 12)), "f", 1)
+    found, count = start._without_lost(skipping(), commit, log_start)
+    state = found.state
+    assert ((state.committed_offset, state.next_offset, state.incomplete), count) == (kept, lost)
+    assert start._without_lost(skipping(skip_lost=False), commit, log_start) == (commit, 0)
+
+
+def test_a_partly_released_cluster_with_a_deleted_member_is_refused() -> None:
+    commit = CommittedState(OffsetState(10, 20, (13,), unfinished_clusters=((10, 14),), released_up_to=11), "f", 1)
+    with pytest.raises(InputError, match=r"t-0: records of a partly released cluster were deleted.*--skip-to-end"):
+        start._without_lost(skipping(), commit, 12)
+
+
+def skipping(*, skip_lost: bool = True) -> Any:
+    return SimpleNamespace(options=StartOptions(skip_lost=skip_lost), tp=TopicPartition("t", 0))
