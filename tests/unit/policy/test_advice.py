@@ -229,7 +229,7 @@ def test_each_choice_of_a_policy_is_told_with_the_attack_that_it_leaves_open(
 
 
 def test_a_policy_that_leaves_all_open_is_told_in_ten_sentences(tmp_path: Path) -> None:
-    quasi = {
+    quasi: dict[str, dict[str, Any]] = {
         "a": {"scale": "nominal", "missing": "group"},
         "b": {"scale": "nominal", "taxonomy": {"A": ["a", "b"], "B": ["c"]}},
         "c": {"bounds": None, "resolution": 0},
