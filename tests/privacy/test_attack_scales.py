@@ -125,6 +125,20 @@ def test_a_published_category_may_be_the_value_of_only_one_member(
             source=source,
             beside=f"only one record of all {COUNT} has it: {np.mean(of_one_record):.3f}",
         )
+    if publish == "mode":
+        of_one_member, _ = held_by_one(release, "age", rows)
+        of_some = [
+            any(release.records[offset]["age"] == json.loads(cluster.rows[0])["age"] for offset in cluster.offsets)
+            for cluster in release.clusters
+        ]
+        measured(
+            "R17",
+            f"published mean in whole years that is the age of only one member: Adult, k = {K}",
+            knows="nothing",
+            success=of_one_member,
+            source=NO_BOUND,
+            beside=f"of at least one member: {np.mean(of_some):.3f}",
+        )
 
 
 def test_a_published_rank_time_or_category_of_a_list_may_be_the_value_of_only_one_member(data_dir: Path) -> None:

@@ -58,7 +58,7 @@ ATTACKS = {
     ),
     "R17": Attack(
         "A median or mode publishes the value of a real person",
-        outside="a mode, a median of ranks and a rounded time may be the value of only one member (point 7)",
+        outside="a mode, a median, a rounded time and a coarse mean may be the value of only one member (point 7)",
     ),
     "R18": Attack(
         "A missing value that is published as missing identifies its record within the cluster",

@@ -48,6 +48,17 @@ Each bound holds under every rule that its row has a figure for.
   transaction, with any weight of the position (R2), except if a short delta leaves one or two clusters per transaction.
 """
 
+AGREEMENT = """
+## Other programs
+
+`shoal verify`, pycanon 1.3.5 and anjana 1.2.3 judged tables of four data sets, made by three algorithms under k = 3, 5
+and 8, without l, with distinct and with entropy l. Of 12 tables, all 60 figures agree: k, distinct l, entropy l (its
+whole part), t (within 10⁻⁹; by rank, or all values equally far apart), and the largest share of a value. anjana takes
+its measures from pycanon, so it is no third opinion. Both count records: where people have several, they cannot judge.
+Their recursive l takes the rarest value for the most frequent one, and is left out. `make nightly` compares again
+(`tests/privacy/test_outside_judge.py`).
+"""
+
 
 def files_of_attacks() -> list[str]:
     """Return the test files that record results of attacks, without the file that tests the recording."""
@@ -86,7 +97,7 @@ def page(rows: Sequence[Row]) -> str:
             lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "## Prevented by the design", "", "| id | what the design ensures | test |", "|---|---|---|"]
     lines += [f"| {row.attack} | {row.name} | `{row.test}` |" for row in rows if not row.success]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + AGREEMENT
 
 
 def _under_each(rows: Sequence[Row]) -> list[str]:

@@ -2,7 +2,8 @@
 
 - ``identifier_copy``: a published field has the value of an identifier in more than 90 % of the records.
 - ``other_person``: there is another identifier, each subject has one value of it, and counted by its values some
-  cluster has fewer than k people. Then it may be the person, and the subject a visit, a device or an account.
+  cluster has fewer than k people. Then it may be the person, and the subject a visit, a device or an account. It is
+  none, as a family doctor is, if many subjects share each value and resemble each other in no quasi-identifier.
 - ``known_outside``: the name of a confidential field is that of a fact that others know of a person.
 - ``left_out``, ``clipped``: large parts of the records were not released, or changed before.
 
@@ -15,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal.audit.clusters import RecomputedClusters, equal_runs, members_of
 from shoal.audit.fields import Int64Vector
@@ -28,6 +30,8 @@ MAX_LEFT_OUT = 0.05  # a larger share of suppressed and refused records is a war
 MAX_CLIPPED = 0.01  # a larger share of values outside the bounds of their attribute is a warning
 MIN_COPIES = 0.9  # a field with the value of an identifier in more of the records is a copy of it
 MAX_SEVERAL = 0.05  # more subjects with several values of an identifier: it is no property of the subject
+MIN_SHARED = 10  # from this mean number of subjects of a value on, they must resemble each other to be one person
+MIN_ALIKE = 0.9  # so much smaller than among all is the difference of records of one person in some quasi-identifier
 WEIGHTS = (
     *("identifier_copy", "other_person", "near_duplicate_subjects", "identifier_like", "known_outside"),
     *("known_together", "left_out", "clipped", "unique_values", "order_of_arrival", "held", "summary"),
@@ -101,6 +105,8 @@ def find_other_people(policy: Policy, originals: Originals, found: RecomputedClu
         several = _pairs(subjects, own)[0].size - np.unique(subjects).size
         if np.unique(own).size < policy.k or several > MAX_SEVERAL * np.unique(subjects).size:
             continue
+        if _is_shared_by_strangers(policy, originals.values[is_known], subjects, own):
+            continue
         counts = np.bincount(_pairs(places, people[members])[0], minlength=len(found.clusters))
         below = int(np.count_nonzero(counts < policy.k))
         if below:
@@ -170,6 +176,30 @@ def _people(hashes: Int64Vector) -> Int64Vector:
     is_missing = hashes == 0
     codes[is_missing] = len(hashes) + np.flatnonzero(is_missing)
     return codes
+
+
+def _is_shared_by_strangers(
+    policy: Policy, values: npt.NDArray[np.float64], subjects: Int64Vector, people: Int64Vector
+) -> bool:
+    """Whether many subjects have each value, and differ in every quasi-identifier as others do."""
+    first = np.unique(subjects, return_index=True)[1]
+    first = first[np.argsort(people[first], kind="stable")]
+    if len(first) < MIN_SHARED * np.unique(people[first]).size:
+        return False
+    is_pair = np.diff(people[first]) == 0
+    for attribute, column in zip(policy.quasi_identifiers, values[first].T, strict=False):
+        is_known = ~np.isnan(column)
+        known = column[is_known]
+        apart = np.abs(np.diff(column))[is_pair & is_known[1:] & is_known[:-1]]
+        if attribute.is_nominal:
+            among_all = 1 - float(np.sum((np.unique(known, return_counts=True)[1] / max(known.size, 1)) ** 2))
+            apart = (apart > 0).astype(np.float64)
+        else:  # the mean difference of two records (Gini)
+            ranks = 2 * np.arange(known.size) - known.size + 1
+            among_all = float(2 * np.sum(ranks * np.sort(known)) / max(known.size, 1) ** 2)
+        if apart.size and among_all > 0 and float(apart.mean()) <= (1 - MIN_ALIKE) * among_all:
+            return False
+    return True
 
 
 def _pairs(first: Int64Vector, second: Int64Vector) -> tuple[Int64Vector, Int64Vector]:

@@ -604,6 +604,10 @@ class _Audit:
         )
         yield is_export and not scope.is_ordered, "whether each cluster was published in one transaction"
         yield is_export, f"{_listed([*missing, 'timestamps'])} of released messages"
+        yield (
+            self._is_inferred and self._clusters is not None,
+            f"whether rows side by side with equal quasi-identifiers are one cluster or several: {REMEDY}",
+        )
         yield not scope.is_table, "when anything was released, and delays in seconds"
         yield is_export, "aborted messages, which a read_uncommitted reader can see"
         yield "unknown" in summary, "how many values are not in their taxonomy, as the summary states"

@@ -11,7 +11,7 @@ from shoal.errors import ConfigError
 from shoal.formats import streamed_formats
 from shoal.observability import certificate_warning, escape_control_characters, logger
 from shoal.observability.http_access import HttpAccess, parse_address
-from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials, shown_settings
+from shoal.policy import KafkaSection, Policy, advise, explain, left_open, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Print the policy with every default filled in, as JSON, and log what its author should decide on.
+    """Print the policy with every default filled in, as JSON; log which attacks it leaves open, and what to decide on.
 
     The section ``kafka`` is printed as `shoal run` would use it in this environment, without its secrets. With a sample
     of records, print what the policy loses of it.
@@ -51,7 +51,10 @@ def execute(options: argparse.Namespace) -> int:
     resolved = policy.resolved() | kafka | {"fingerprint": policy.fingerprint}
     if explained := explain(policy):
         resolved["chosen"] = explained
+    resolved["left_open"] = left_open(policy)
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
+    for sentence in resolved["left_open"]:
+        logger("cli").info(escape_control_characters(f"left open: {sentence}"))
     for advice in (*advise(policy), *_advise_on_missing(settings), *of_kafka, *_advise_on_http(options)):
         if advice:
             logger("cli").warning(escape_control_characters(advice))

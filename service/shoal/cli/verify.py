@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="a field that identifies records by itself is an error, unless the policy says publish_unchanged: true",
+        help="an unchanged field of unique values, or in the order of arrival, is an error unless it has "
+        "publish_unchanged: true; fields that identify records together stay a warning",
     )
     parser.add_argument("--json", metavar="FILE", help="the verdict as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what holds, the counts and the measures")

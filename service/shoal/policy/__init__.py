@@ -10,7 +10,7 @@
 
 from shoal.policy.attribute import Attribute, MessagePart, Reference, Source
 from shoal.policy.checks import check_connection, check_names, is_follow_up, missing_credentials
-from shoal.policy.explanation import advise, explain
+from shoal.policy.explanation import advise, explain, left_open
 from shoal.policy.policy import RULES, CsvDialect, Diversity, PerSubject, Policy, Stream, resolve_rule, shown_settings
 from shoal.policy.references import REFERENCE_HEADER
 from shoal.policy.schema import (
@@ -65,6 +65,7 @@ __all__ = [
     "did_you_mean",
     "explain",
     "is_follow_up",
+    "left_open",
     "missing_credentials",
     "missing_keys",
     "resolve_rule",

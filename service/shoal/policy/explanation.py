@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shoal.policy.attribute import SCALE_RULES, Attribute, MessagePart, Reference
 from shoal.policy.policy import Diversity, Policy
+from shoal.policy.schema import Scale
 from shoal.policy.texts import fold_text
 
 _DISTANCES = {
@@ -80,6 +81,20 @@ def advise(policy: Policy) -> Iterator[str]:
         )
 
 
+def left_open(policy: Policy) -> list[str]:
+    """Return which attack each choice of the policy leaves open, in at most ten sentences.
+
+    Each concerns a point of SECURITY.md, and a choice that the policy can make otherwise.
+    """
+    found = (
+        *_open_values(policy),
+        *(_open_to_followers(policy), _open_to_guesses(policy), _open_to_order(policy)),
+        *_open_categories(policy),
+        *(_open_to_missing(policy), _open_to_means(policy)),
+    )
+    return [sentence for sentence in found if sentence]
+
+
 def least_records(levels: Sequence[Sequence[float]], t: float, most: int) -> int | None:
     """Return a number of records below which no cluster is within t of a reference; None if it is above ``most``.
 
@@ -114,6 +129,124 @@ def _closeness_of(attribute: Attribute) -> str:
 
 def _names(attributes: Iterable[Attribute]) -> str:
     return ", ".join(f"attributes.{attribute.name}" for attribute in attributes)
+
+
+# ---------------------------------------------------------------- attacks that stay possible
+
+
+def _open_to_order(policy: Policy) -> str:
+    stream = policy.stream
+    if stream is None:
+        return "table.keep_order: the number of a row shows whose it is" if policy.keep_order else ""
+    if stream.reveal_order:
+        return "stream.reveal_order: who knows when the record of a person arrived knows its row"
+    if stream.is_ordered:
+        return (
+            "stream.release ordered: the place of a row shows when a record of its cluster arrived, and a cluster of "
+            "which a part is published shows fewer than k people"
+        )
+    is_pulled = policy.position > 0 or policy.target_span is not None
+    choice = f"stream.delta {stream.delta}{', steering.position' if is_pulled else ''}"
+    if stream.rule == "block":
+        return f"{choice}: who knows when the record of a person arrived knows which clusters were released together"
+    return (
+        f"{choice}: who knows when the record of a person arrived can {'often tell' if is_pulled else 'guess'} its "
+        "cluster, because each is released when its oldest record is due"
+    )
+
+
+def _open_to_followers(policy: Policy) -> str:
+    if policy.subject is None:
+        return "subject every_record: a record that is sent k times is a cluster, and publishes its own values"
+    quota = policy.per_subject
+    if quota is None:
+        return (
+            "privacy.per_subject (not set): a person with several records is in several clusters, and a value that "
+            "stays the same shows which rows are the person's"
+        )
+    return (
+        f"privacy.per_subject: up to {quota.max} of a person's records are released from each {quota.window} offsets "
+        "of a partition, and a value that stays the same shows which rows these are"
+    )
+
+
+def _open_to_guesses(policy: Policy) -> str:
+    return (
+        f"privacy.k {policy.k}, max_share {policy.max_share:g}: who knows the cluster of a person names one of "
+        f"the person's rows with a chance of 1 in {policy.k}, or up to {policy.max_share:g} if the person has many; "
+        "who knows the values of all others in it computes those of the last"
+    )
+
+
+def _open_values(policy: Policy) -> Iterator[str]:
+    bare = [attribute for attribute in policy.confidential if attribute not in policy.protected]
+    if bare:
+        yield f"{_listed(bare)}: all people of a cluster can have the same value, which then is known of each"
+    if policy.protected:
+        suppressed = "" if policy.stream is None else ", and a suppressed record,"
+        yield (
+            f"{_listed(policy.protected)} ({', '.join(policy.value_limits)}): {_open_guess(policy)}; a member that is "
+            f"far from the others of its cluster{suppressed} shows more"
+        )
+    if policy.unchanged_fields:
+        yield (
+            f"{_listed(policy.unchanged_fields)}: published unchanged; who knows a value of a person finds all rows "
+            "that have it, and a rare value is in one row"
+        )
+
+
+def _open_guess(policy: Policy) -> str:
+    """Return how often the value of a person is guessed right by the limits of values alone."""
+    if policy.max_value_share is not None and policy.max_value_share < 1:
+        return f"a guessed value is right for up to {policy.max_value_share:g} of the people of a cluster"
+    if policy.t is not None:
+        more = "by more than" if any(one.distance != "equal" for one in policy.protected) else "by up to"
+        return f"the share of a value in a cluster can exceed that in the reference {more} {policy.t:g}"
+    return "most people of a cluster can have the same value"
+
+
+def _open_categories(policy: Policy) -> Iterator[str]:
+    members = [a for a in policy.quasi_identifiers if SCALE_RULES[a.scale].member_published(a)]
+    if members:
+        yield f"{_listed(members)}: the published category is that of a member, perhaps of only one"
+    trees = [a for a in policy.quasi_identifiers if a.taxonomy is not None and a.publish == "ancestor"]
+    if trees:
+        unknown = "; a value that the taxonomy lacks is published as it is" if _may_be_unknown(trees) else ""
+        yield (
+            f"{_listed(trees)}: a published leaf is the value of all members, and a published group says that they "
+            f"have several of its branches{unknown}"
+        )
+
+
+def _may_be_unknown(trees: Iterable[Attribute]) -> bool:
+    return any(attribute.unknown == "root" for attribute in trees)
+
+
+def _open_to_missing(policy: Policy) -> str:
+    missing = [attribute for attribute in policy.quasi_identifiers if attribute.may_be_missing]
+    return f"{_listed(missing)}: null shows that at least half of a cluster have no value" if missing else ""
+
+
+def _open_to_means(policy: Policy) -> str:
+    found = [(a.name, words) for a in policy.quasi_identifiers if (words := _fine_mean(a, table=policy.stream is None))]
+    if not found:
+        return ""
+    listed = ", ".join(f"{name} ({words})" for name, words in found)
+    return f"{listed}: a value far above all others can be worked out from the mean of its cluster"
+
+
+def _fine_mean(attribute: Attribute, *, table: bool) -> str:
+    """Return why a mean shows much of single values; nothing if bounds and steps limit it, or it is no mean."""
+    if attribute.scale is Scale.TIME:
+        return "" if attribute.time_step.is_date else "finer than a day"
+    if attribute.scale is not Scale.NUMERIC:
+        return ""
+    reasons = ["no bounds"] if attribute.bounds is None else []
+    return ", ".join([*reasons, *(["exact mean"] if attribute.publication_step(table=table) == 0 else [])])
+
+
+def _listed(attributes: Iterable[Attribute]) -> str:
+    return ", ".join(attribute.name for attribute in attributes)
 
 
 # ---------------------------------------------------------------- confidential attributes

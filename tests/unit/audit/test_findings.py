@@ -154,15 +154,20 @@ def test_values_of_refused_records_are_not_clipped(tmp_path: Path) -> None:
 WITH_CARD = POLICY.replace("attributes:", "attributes:\n  card: {role: identifier}")
 
 
-def with_cards(folder: Path, card: Callable[[int, str], Any], policy: str = WITH_CARD) -> Verdict:
-    """Judge a release whose records have a second identifier, made of their number and the subject."""
-    records = [{"card": card(n, record["patient"]), **record} for n, record in enumerate(plain_records())]
+def with_cards(
+    folder: Path, each: int, ages: Callable[[int, int], int] = lambda _, age: age, policy: str = WITH_CARD
+) -> Verdict:
+    """Judge a release in which as many subjects have one value of a second identifier, which may decide on the age."""
+    records = plain_records()
+    numbers = {who: n for n, who in enumerate(dict.fromkeys(record["patient"] for record in records))}
+    for record in records:
+        number = numbers[record["patient"]] // each
+        record |= {"card": f"{MARK}{number}", "age": ages(number, record["age"])}
     return release(folder, records, policy).verify()
 
 
 def test_another_identifier_by_which_k_is_smaller_is_a_warning(tmp_path: Path) -> None:
-    people = {record["patient"]: n for n, record in enumerate(plain_records())}
-    verdict = with_cards(tmp_path, lambda _, who: f"{MARK}{people[who] // 20}")
+    verdict = with_cards(tmp_path, 4)
     found = warned(verdict)["other_person"]
     assert verdict.outcome == "holds"
     assert verdict.warnings[0] is found
@@ -174,8 +179,26 @@ def test_another_identifier_by_which_k_is_smaller_is_a_warning(tmp_path: Path) -
 
 def test_every_record_as_a_person_is_compared_with_each_identifier(tmp_path: Path) -> None:
     policy = WITH_CARD.replace(", subject: true", "") + "subject: every_record\n"
-    found = warned(with_cards(tmp_path, lambda n, _: n // 20, policy))["other_person"]
+    found = warned(with_cards(tmp_path, 4, policy=policy))["other_person"]
     assert "instead of every record" in found.text
+
+
+@pytest.mark.parametrize(
+    ("each", "ages", "is_warned"),
+    [
+        (9, lambda _, age: age, True),  # few admissions each, of which nothing is alike
+        (12, lambda _, age: age, False),  # family doctors
+        (12, lambda number, age: (age + 10 * number) // 2, False),  # family doctors who prefer patients of an age
+        (12, lambda number, age: 5 * number + age % 2, True),  # patients with many admissions
+    ],
+)
+def test_what_many_unlike_subjects_share_is_no_person(
+    tmp_path: Path,
+    each: int,
+    ages: Callable[[int, int], int],
+    is_warned: bool,  # noqa: FBT001
+) -> None:
+    assert ("other_person" in warned(with_cards(tmp_path, each, ages))) is is_warned
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ def test_check_prints_the_resolved_policy(folder: Path) -> None:
     assert len(told["fingerprint"]) == 64
     assert told["stream"]["rule"] == "awo"
     assert told["chosen"] == {"stream.rule": "auto: awo below k = 7"}
+    lines = [line.partition("left open: ")[2] for line in done.stderr.decode().splitlines() if "left open: " in line]
+    assert [line.removesuffix(" [shoal.cli]") for line in lines] == told["left_open"] != []
 
 
 def test_check_advises_on_confidential_values_of_the_policy_of_the_readme_only() -> None:
@@ -92,7 +94,7 @@ def test_check_advises_on_confidential_values_of_the_policy_of_the_readme_only()
 
 ADVICE = {
     "normalize": b"set normalize: [nfkc, casefold, spaces, invisible]",
-    "unchanged": b"published unchanged",
+    "unchanged": b"published unchanged. Fields with few values",
     "twice": b"a record that its producer sends twice counts as two people",
     "dots": b"attributes.patient.id: the name of one field, dots included",
 }
