@@ -27,6 +27,8 @@ from shoal.audit.clusters import (
     RecomputedCluster,
     clusters_by_partition,
     has_repeated_numbers,
+    members_of,
+    starts_of,
 )
 from shoal.audit.fields import Int32Vector, Int64Vector
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
@@ -124,13 +126,12 @@ def check_delay(
         "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
     )
     for members, is_in_order in _decided(originals, clusters):
-        found, newest = arrivals[members[0].partition], 0
-        for cluster in members:
-            ranks = found.at_least[found.positions_of(originals.offsets[cluster.members])]
-            newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
-            delay = newest - int(ranks.min())
-            check.expect(delay <= delta, cluster.label)
-            check.worst = delay if check.worst is None else max(check.worst, delay)
+        found, starts = arrivals[members[0].partition], starts_of(members)
+        ranks = found.at_least[found.positions_of(originals.offsets[members_of(members)])]
+        newest = np.maximum.reduceat(ranks, starts)
+        delays = (np.maximum.accumulate(newest) if is_in_order else newest) - np.minimum.reduceat(ranks, starts)
+        check.expect_all(delays <= delta, [cluster.label for cluster in members].__getitem__)
+        check.worst = max(int(delays.max()), int(check.worst or 0))
     return check
 
 
@@ -141,11 +142,9 @@ def check_decision_order(originals: Originals, clusters: Sequence[RecomputedClus
         if not is_in_order:
             check.skip("the evidence repeats numbers of clusters")
             continue
-        newest_start = -1
-        for cluster in members:
-            oldest = int(originals.offsets[cluster.members].min())
-            check.expect(oldest > newest_start, cluster.label)
-            newest_start = max(newest_start, oldest)
+        oldest = np.minimum.reduceat(originals.offsets[members_of(members)], starts_of(members))
+        newest_before = np.maximum.accumulate(np.concatenate(([-1], oldest[:-1])))
+        check.expect_all(oldest > newest_before, [cluster.label for cluster in members].__getitem__)
     return check
 
 

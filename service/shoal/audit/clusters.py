@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.evidence import EvidenceCluster
-from shoal.audit.fields import FIELD_SEPARATOR, ChosenTexts, Int64Vector
+from shoal.audit.fields import FIELD_SEPARATOR, ChosenTexts, Int32Vector, Int64Vector
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
@@ -21,6 +21,7 @@ from shoal.policy import PerSubject, Policy
 BoolVector: TypeAlias = npt.NDArray[np.bool_]
 SHARE_TOLERANCE = Fraction(1, 10**9)
 """The limit is a float64 and a share is a ratio: a share this far above the limit is accepted."""
+_MEMBERS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,37 +98,38 @@ def check_clusters(
     once = CheckCounter("once", "every record is in at most one cluster", "cluster")
     subjects = CheckCounter("subjects", f"every cluster holds at least {policy.k} different subjects", "cluster")
     shares = CheckCounter("share", f"no subject owns more than {policy.max_share:g} of a cluster", "cluster")
-    found = RecomputedClusters([], [subjects, shares, once, existing], np.zeros(len(originals), np.bool_))
-    max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
-    pending: list[tuple[EvidenceCluster, Int64Vector]] = []
+    stated = list(evidence_clusters)
+    found = RecomputedClusters([], [subjects, shares, once, existing], np.zeros(len(originals), np.bool_), len(stated))
+    if not stated:
+        return found
+
+    def label(place: int) -> int | str:
+        return stated[place].label
+
+    named = np.array([len(cluster.offsets) for cluster in stated])
+    members, place_of = _usable_members(originals, stated, named)
+    sizes = np.bincount(place_of, minlength=len(stated))
     # A service may have another limit than the policy states.
     refused = np.zeros(len(originals), np.bool_) if originals.is_export else limits.is_too_large
-    for cluster in evidence_clusters:
-        found.count += 1
-        members = _usable_members(originals, cluster, existing, refused)
-        is_free = len(set(members.tolist())) == len(members) and not found.is_released[members].any()
-        once.expect(is_free, cluster.label)
-        found.is_released[members] = True
-        counts = Counter(originals.subjects[members].tolist())
-        subjects.expect(len(counts) >= policy.k, cluster.label)
-        share = Fraction(max(counts.values(), default=0), max(len(members), 1))
-        shares.expect(share <= max_share, cluster.label)
-        subjects.worst = len(counts) if subjects.worst is None else min(subjects.worst, len(counts))
-        shares.worst = max(shares.worst or 0.0, float(share))
-        if len(members):
-            pending.append((cluster, members))
-    found.fewest_subjects = None if subjects.worst is None else int(subjects.worst)
+    existing.expect_all((sizes == named) & ~_holds(refused[members], place_of, len(stated)), label)
+    once.expect_all(~_holds(_is_repeated(members, len(originals)), place_of, len(stated)), label)
+    found.is_released[members] = True
+    people, most = _count_people(originals.subjects[members], place_of, len(stated))
+    subjects.expect_all(people >= policy.k, label)
+    subjects.worst = found.fewest_subjects = int(people.min())
+    _check_shares(policy, most, sizes, shares, label)
     found.largest_share = shares.worst
     for column, one in enumerate(published):
         if isinstance(one, PublishedCategories):
             codes = originals.values[found.is_released, column]
             one.categories.counts = Counter(codes[~np.isnan(codes)].tolist())
-    for cluster, members in pending:
-        quasi = _centroid(originals, members, published)
-        unchanged = ChosenTexts(originals.unchanged, members)  # the same array: a copy of it would need as much again
-        found.clusters.append(
-            RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
-        )
+    chosen = np.flatnonzero(sizes)
+    quasi = _centroids(originals, members, sizes[chosen], published)
+    ends = np.cumsum(sizes[chosen]).tolist()
+    for place, text, size, end in zip(chosen.tolist(), quasi, sizes[chosen].tolist(), ends, strict=True):
+        cluster, own = stated[place], members[end - size : end]
+        unchanged = ChosenTexts(originals.unchanged, own)  # the same array: a copy of it would need as much again
+        found.clusters.append(RecomputedCluster(cluster.partition, cluster.label, own, text, unchanged, cluster.number))
     return found
 
 
@@ -154,6 +156,12 @@ def members_of(clusters: Iterable[RecomputedCluster]) -> Int64Vector:
     return np.concatenate([np.zeros(0, np.int64), *(cluster.members for cluster in clusters)])
 
 
+def starts_of(clusters: Sequence[RecomputedCluster]) -> Int64Vector:
+    """Return where the members of each cluster begin among `members_of`."""
+    sizes = np.array([len(cluster.members) for cluster in clusters], np.int64)
+    return np.cumsum(sizes) - sizes
+
+
 def equal_runs(*keys: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
     """Return an order by the last key first, stable, and where in it each run of equal keys begins."""
     order = np.lexsort(keys)
@@ -175,17 +183,73 @@ def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: 
 
 
 def _usable_members(
-    originals: Originals, cluster: EvidenceCluster, existing: CheckCounter, refused: BoolVector
-) -> Int64Vector:
-    """Return the usable members; one that does not exist, does not fit the policy or is refused fails the check."""
-    found = originals.find_all(cluster.partition, cluster.offsets)
-    # A record that is named twice stays twice: it needs two rows, and the release has only one.
-    found = found[found >= 0]
-    members: Int64Vector = found[originals.subjects[found] != UNUSABLE]
-    existing.expect(len(members) == len(cluster.offsets) and not refused[members].any(), cluster.label)
-    return members
+    originals: Originals, stated: Sequence[EvidenceCluster], named: Int64Vector
+) -> tuple[Int64Vector, Int32Vector]:
+    """Return the usable members of all clusters, and the place of the cluster of each.
+
+    A record that is named twice stays twice: it needs two rows, and the release has only one.
+    """
+    found = np.concatenate([cluster.offsets for cluster in stated])
+    partitions = np.array([cluster.partition for cluster in stated])
+    for partition in np.unique(partitions).tolist():
+        here = np.repeat(partitions == partition, named)
+        found[here] = originals.find_all(partition, found[here])
+    is_member = found >= 0
+    is_member[is_member] = originals.subjects[found[is_member]] != UNUSABLE
+    return found[is_member], np.repeat(np.arange(len(stated), dtype=np.int32), named)[is_member]
 
 
-def _centroid(originals: Originals, members: Int64Vector, published: Sequence[PublishedValues]) -> str:
-    columns = originals.values[members].T.tolist()
-    return FIELD_SEPARATOR.join(one.of_members(column) for one, column in zip(published, columns, strict=True))
+def _holds(is_wrong: BoolVector, place_of: Int32Vector, count: int) -> BoolVector:
+    """Return which of so many clusters hold a member that is wrong."""
+    return np.bincount(place_of[is_wrong], minlength=count) > 0
+
+
+def _is_repeated(members: Int64Vector, records: int) -> BoolVector:
+    """Return which members are named before in the same cluster or an earlier one."""
+    found = np.zeros(len(members), np.bool_)
+    if np.bincount(members, minlength=records).max(initial=0) > 1:
+        found[:] = True
+        found[np.unique(members, return_index=True)[1]] = False
+    return found
+
+
+def _count_people(subjects: Int64Vector, place_of: Int32Vector, count: int) -> tuple[Int64Vector, Int64Vector]:
+    """Return the different subjects of each of so many clusters, and the most members that are of one subject."""
+    width = int(subjects.max(initial=0)) + 1
+    pairs = place_of.astype(np.int64)
+    pairs *= width
+    pairs += subjects
+    pairs.sort()
+    starts = np.flatnonzero(np.diff(pairs, prepend=-1))
+    places = pairs[starts] // width
+    most = np.zeros(count, np.int64)
+    np.maximum.at(most, places, np.diff(starts, append=len(pairs)))
+    return np.bincount(places, minlength=count), most
+
+
+def _check_shares(
+    policy: Policy, most: Int64Vector, sizes: Int64Vector, shares: CheckCounter, label: Callable[[int], int | str]
+) -> None:
+    """Check the largest share of a subject in each cluster. Shares are exact: each pair of counts is judged once."""
+    max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
+    width = int(sizes.max()) + 1
+    pairs, codes = np.unique(most * width + sizes, return_inverse=True)
+    found = [Fraction(pair // width, max(pair % width, 1)) for pair in pairs.tolist()]
+    shares.expect_all(np.array([share <= max_share for share in found])[codes], label)
+    shares.worst = float(max(found))
+
+
+def _centroids(
+    originals: Originals, members: Int64Vector, sizes: Int64Vector, published: Sequence[PublishedValues]
+) -> list[str]:
+    """Return the published texts of clusters whose members follow each other, computed for some clusters at a time."""
+    found: list[str] = []
+    ends = np.cumsum(sizes)
+    while len(found) < len(sizes):
+        first = len(found)
+        start = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, start + _MEMBERS_AT_ONCE)), first + 1)
+        own, own_sizes = members[start : int(ends[last - 1])], sizes[first:last]
+        columns = [one.of_clusters(originals.values[own, column], own_sizes) for column, one in enumerate(published)]
+        found += map(FIELD_SEPARATOR.join, zip(*columns, strict=True)) if columns else [""] * len(own_sizes)
+    return found

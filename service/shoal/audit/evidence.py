@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
@@ -12,12 +12,28 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from shoal.audit.fields import Int64Vector
-from shoal.audit.reading import LARGEST_COUNT, JsonObject, as_record, byte_lines, json_value, within_depth
+from shoal.audit.reading import (
+    LARGEST_COUNT,
+    JsonObject,
+    as_record,
+    byte_lines,
+    decoded_lines,
+    json_value,
+    line_blocks,
+    within_depth,
+)
 from shoal.errors import InputError
 from shoal.policy import Policy
 
 Summary: TypeAlias = Mapping[str, Any]
 _CLUSTER_FIELDS = ("partition", "cluster", "offsets", "policy", "topic")
+_COUNT = "-?(?:0|[1-9][0-9]{0,17})"
+_CLUSTER = re.compile(
+    rf'^(?:\{{"partition":({_COUNT}),"cluster":({_COUNT}),"offsets":\[((?:{_COUNT}(?:,{_COUNT})*)?)\]'
+    r'(?:,"policy":("[0-9a-f]{64}"))?(?:,"topic":("[^"\\\x00-\x1f]*"))?\}|(.*))$',
+    re.MULTILINE,
+)
+"""A line as a run writes it, or any other one."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _REFERENCE_FIELDS = ("topic", "partition", "offset", "reason")
 REASONS = {"undecodable", "invalid", "suppressed", "too_large"}
@@ -54,24 +70,45 @@ class QuarantineReference:
 
 
 def _read_evidence(path: Path) -> Iterator[EvidenceCluster]:
-    for number, line in enumerate(byte_lines(path), 1):
-        location = f"{path}, line {number}"
-        found = _object(line, location, _EVIDENCE_REMEDY)
-        if found.keys() - set(_CLUSTER_FIELDS):
-            raise InputError(
-                f"{location}: must be partition, cluster, offsets (and policy, topic) and nothing else; "
-                f"{_EVIDENCE_REMEDY}"
-            )
-        topic = found.get("topic")
-        if not isinstance(topic, str) and "topic" in found:
-            raise InputError(f"{location}: topic must be a text; {_EVIDENCE_REMEDY}")
-        offsets = found.get("offsets")
-        if isinstance(offsets, JsonObject) or not isinstance(offsets, list) or not all(map(is_count, offsets)):
-            raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")
-        partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
-        fingerprint = _fingerprint(found, location, _EVIDENCE_REMEDY)
-        names = (None if name is None else intern(str(name)) for name in (fingerprint, topic))
-        yield EvidenceCluster(partition, cluster, np.array(offsets, np.int64), *names)
+    """Yield the clusters; lines as a run writes them are read many at a time."""
+    number = 1
+    for block in line_blocks(path, skip_bom=False):
+        text = decoded_lines(block)
+        rows: list[tuple[str, ...]] = [] if text is None else _CLUSTER.findall(text)
+        if not rows or any(row[-1] or not row[0] for row in rows):
+            yield from (_cluster(line, f"{path}, line {place}") for place, line in enumerate(block, number))
+        else:
+            yield from _clusters(rows)
+        number += len(block)
+
+
+def _clusters(rows: Sequence[tuple[str, ...]]) -> Iterator[EvidenceCluster]:
+    every = ",".join(filter(None, (row[2] for row in rows)))
+    offsets = np.array(every.split(",") if every else [], np.int64)
+    start = 0
+    for partition, cluster, named, fingerprint, topic, _ in rows:
+        stop = start + (named.count(",") + 1 if named else 0)
+        names = (intern(name[1:-1]) if name else None for name in (fingerprint, topic))
+        yield EvidenceCluster(int(partition), int(cluster), offsets[start:stop], *names)
+        start = stop
+
+
+def _cluster(line: bytes, location: str) -> EvidenceCluster:
+    found = _object(line, location, _EVIDENCE_REMEDY)
+    if found.keys() - set(_CLUSTER_FIELDS):
+        raise InputError(
+            f"{location}: must be partition, cluster, offsets (and policy, topic) and nothing else; {_EVIDENCE_REMEDY}"
+        )
+    topic = found.get("topic")
+    if not isinstance(topic, str) and "topic" in found:
+        raise InputError(f"{location}: topic must be a text; {_EVIDENCE_REMEDY}")
+    offsets = found.get("offsets")
+    if isinstance(offsets, JsonObject) or not isinstance(offsets, list) or not all(map(is_count, offsets)):
+        raise InputError(f"{location}: offsets must be a list of integers; {_EVIDENCE_REMEDY}")
+    partition, cluster = (_integer(found, name, location, _EVIDENCE_REMEDY) for name in ("partition", "cluster"))
+    fingerprint = _fingerprint(found, location, _EVIDENCE_REMEDY)
+    names = (None if name is None else intern(str(name)) for name in (fingerprint, topic))
+    return EvidenceCluster(partition, cluster, np.array(offsets, np.int64), *names)
 
 
 def _read_quarantine(path: Path) -> Iterator[QuarantineReference]:

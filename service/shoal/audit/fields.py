@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import partial
-from itertools import chain, groupby
-from typing import TypeAlias, overload
+from itertools import chain, compress, groupby
+from typing import NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ from shoal.audit.reading import (
     is_text,
     json_document,
     json_text,
+    scalar_of,
 )
 from shoal.audit.scales import (
     ABSENT,
@@ -55,6 +56,7 @@ from shoal.audit.scales import (
     POINT,
     Categories,
     DecimalSign,
+    ValueReader,
     decimal_number,
     value_reader,
 )
@@ -67,11 +69,13 @@ from shoal.policy import (
     NormalizeStep,
     Policy,
     Role,
+    Scale,
 )
 
 Int32Vector: TypeAlias = npt.NDArray[np.int32]
 Int64Vector: TypeAlias = npt.NDArray[np.int64]
 _PLACEHOLDER = "__debezium_unavailable_value"  # in place of a large value that Debezium did not read
+BoolVector: TypeAlias = npt.NDArray[np.bool_]
 _CONVERTED = {"schema", "payload"}  # names of the object that JsonConverter writes
 
 
@@ -148,14 +152,15 @@ class MessageStructure:
         self._refuses_undeclared = policy.undeclared == "quarantine"
         self._form, self._skip = form, policy.skip
         self._is_flat = form == "csv" or self._fields.is_flat
-        self._is_plain = self._unwrap is None and self._is_flat
+        self._is_bare = self._unwrap is None and self._is_flat
+        self.is_plain = self._is_bare and not policy.skip
         self._has_objects = form == "jsonl" and bool(self._fields.objects)
 
     def content(self, message: Record | None) -> Record | Dropped | None:
         """Return the fields of a message, why it is dropped, or None if it is no record."""
         if message is TOMBSTONE:
             return self._tombstone()
-        if self._is_plain or message is None:
+        if self._is_bare or message is None:
             return Dropped.SKIP if message is not None and self._is_skipped(message) else message
         if (self._unwrap is not None or self._has_objects) and not _has_distinct_names(message):
             return None
@@ -270,6 +275,9 @@ def one_spelling(text: str, steps: Collection[NormalizeStep]) -> str:
     Invisible characters are removed; `nfkc` and `casefold` are applied until nothing changes; then runs of white space
     become one space. Sources: The Unicode Standard, 3.13 (caseless matching); UAX 15 (normalization forms).
     """
+    if text.isascii() and text.isprintable():  # nothing is invisible, and NFKC changes nothing
+        text = text.lower() if "casefold" in steps else text
+        return _BLANKS.sub(" ", text).strip() if "spaces" in steps else text
     if "invisible" in steps:
         text = "".join([letter for letter in text if not _is_invisible(letter)])
     if has_long_mark_sequence(text):
@@ -485,6 +493,11 @@ def _key_of_text(text: str, *, has_numbers: bool) -> str:
     return f"{_NUMBER}{sign}{short}e{power}"
 
 
+_WITH_NUMBERS: frozenset[FieldType] = frozenset({"any", "integer", "number"})
+"""Types of which a text of digits is a number."""
+_INTEGER_LETTERS = frozenset("0123456789+-")
+_DECIMAL_LETTERS = _INTEGER_LETTERS | frozenset(".eE")
+"""Of these letters, `int` and `float` read what the judge takes for a number, and nothing else."""
 UnchangedReader: TypeAlias = Callable[[object], str | None]
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
@@ -516,11 +529,28 @@ class Texts(Sequence[str]):
             self._bytes += text.encode(errors="surrogatepass") + _TEXT_END
         self._starts.append(start)
 
-    def distinct(self, places: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
+    def extend(self, texts: Iterable[str]) -> None:
+        """Add texts after the others."""
+        remembered, starts = self._remembered.get, self._starts.append
+        for text in texts:
+            start = remembered(text)
+            if start is None:
+                self.append(text)
+            else:
+                starts(start)
+
+    def distinct(self, places: Int64Vector | Int32Vector) -> tuple[Int64Vector, Int32Vector]:
         """Return some of these places, with every text that is among them, and which of them each place equals."""
-        starts = np.frombuffer(self._starts, np.int64)[places]
-        _, first, codes = np.unique(starts, return_index=True, return_inverse=True)
-        return places[first], codes
+        every = np.frombuffer(self._starts, np.int64)
+        few = every[places]
+        few.sort()  # in place, as `numpy.unique` does not: large files need the memory
+        few = few[np.concatenate((few[:1] >= 0, few[1:] != few[:-1]))]
+        codes, first = np.empty(len(places), np.int32), np.empty(len(few), np.int64)
+        for start in range(0, len(places), _TEXTS_OF_PASS):
+            part = slice(start, start + _TEXTS_OF_PASS)
+            codes[part] = np.searchsorted(few, every[places[part]])
+        first[codes] = places  # any place of a text will do
+        return first, codes
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -594,6 +624,20 @@ def field_codes(texts: Texts, places: Int64Vector, field: int | None = None) -> 
     return text_codes(len(few), text)[of_few]
 
 
+def joint_codes(
+    texts: Texts, places: Int64Vector | Int32Vector, others: Texts, other_places: Int64Vector
+) -> tuple[Int32Vector, Int32Vector]:
+    """Return codes of the texts at some places, and of other texts. Cost: as of `field_codes`."""
+    (few, of_few), (other_few, of_others) = texts.distinct(places), others.distinct(other_places)
+    count = len(few)
+
+    def text(place: int) -> str:
+        return texts[int(few[place])] if place < count else others[int(other_few[place - count])]
+
+    codes = text_codes(count + len(other_few), text).astype(np.int32)
+    return codes[:count][of_few], codes[count:][of_others]
+
+
 @dataclass(frozen=True, slots=True)
 class UsableRecord:
     """A record that fits the policy."""
@@ -602,6 +646,24 @@ class UsableRecord:
     unchanged: str  # texts of the unchanged fields, separated by `FIELD_SEPARATOR`
     subject: str | None  # normalised; None if every record is a subject of its own
     category_bytes: int = 0  # of the published categories as JSON, limited together with the unchanged fields
+
+
+class _ScaleColumn(NamedTuple):
+    """The values of one scale, of records that follow each other."""
+
+    values: npt.NDArray[np.float64]
+    is_usable: BoolVector
+    is_clipped: BoolVector
+    longest: int  # most bytes of a category
+
+
+class ReadColumns(NamedTuple):
+    """What was read of records that follow each other."""
+
+    is_usable: BoolVector
+    values: npt.NDArray[np.float64]  # (n, width); zeros where the record is unusable
+    unchanged: Sequence[str]  # as of `UsableRecord`; any text where the record is unusable
+    subjects: Int64Vector | Sequence[str] | None  # as of `UsableRecord`, or whole numbers, of the usable ones
 
 
 class Tallies:
@@ -627,6 +689,11 @@ class Tallies:
         """Begin with another record."""
         self._clipped.clear()
 
+    @property
+    def has_clipped(self) -> bool:
+        """Whether a value of the record that was begun is outside its bounds."""
+        return bool(self._clipped)
+
     def clip(self, name: str) -> None:
         """Note a value that is outside the bounds of its attribute."""
         self._clipped.append(name)
@@ -644,6 +711,25 @@ class Tallies:
             text = "" if value is None else str(value).strip()
             hashes.append(0 if text in self._missing else hash(text))
 
+    def add_columns(self, cells: Mapping[str, Sequence[str]], is_usable: BoolVector, *, form: Form) -> None:
+        """Count usable records by their columns; what is clipped of them is counted by the caller."""
+        chosen = is_usable.tolist()
+        for pair in self._pairs:
+            for one, other in zip(*(compress(cells[name], chosen) for name in pair), strict=True):
+                # Two scalars without escapes are equal texts if and only if they are equal but for quotes.
+                if one.strip('"') == other.strip('"') and _are_equal(one, other, form):
+                    self.copies[pair] += 1
+        for name, hashes in self._people:
+            own = compress(cells[name], chosen)
+            values: Iterable[object] = own if form == "csv" else map(scalar_of, own)
+            texts = ("" if value is None else str(value).strip() for value in values)
+            hashes.extend(0 if text in self._missing else hash(text) for text in texts)
+
+
+def _are_equal(one: str, other: str, form: Form) -> bool:
+    value = scalar_of(one) if form == "jsonl" else one
+    return value == (scalar_of(other) if form == "jsonl" else other) and value is not None and value != ""
+
 
 class RecordReader:
     """Reads records of an original into what a release of them would show; it collects categories by attribute."""
@@ -659,6 +745,8 @@ class RecordReader:
     ) -> None:
         self._structure = MessageStructure(policy, original)
         self._refuses_headers = original == "jsonl" and not is_parquet
+        self._form, self._clustered, self._missing_values = original, policy.clustered, frozenset(policy.missing_values)
+        self._has_missing_numbers = any(decimal_number(text) is not None for text in policy.missing_values)
         self._names = {attribute.name for attribute in policy.value_attributes}
         self._optional = {a.name for a in policy.value_attributes if original == "jsonl" and _may_be_absent(a)}
         self._required = self._names - self._optional
@@ -702,6 +790,8 @@ class RecordReader:
         self._no_subjects = (
             set() if subject is None else {_spelt_subject(text, subject) for text in policy.missing_values}
         )
+        numbers = [whole_subject(text or "") for text in self._no_subjects]
+        self._no_numbers = np.array([number for number in numbers if number is not None], np.int64)
         encoding = policy.csv_output.encoding
         # Only CSV has other encodings than those of Unicode.
         self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
@@ -748,6 +838,126 @@ class RecordReader:
             return None
         self.tallies.add(record)
         return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
+
+    # ------------------------------------------------------------ columns
+
+    def columns_of(self, names: Sequence[str]) -> Collection[str]:
+        """Return the columns that `read_columns` needs of records with these fields; none if it cannot read them."""
+        is_declared = not self._refuses_undeclared or set(names) <= self._names | self._ignored
+        if not self._structure.is_plain or self._from_envelope or self._encoding is not None:
+            return ()
+        return self._names if is_declared and set(names) >= self._names else ()
+
+    def read_columns(self, cells: Mapping[str, Sequence[str]], fits: Callable[[int], bool]) -> ReadColumns | None:
+        """Read records as `read` does; None if one of them may be a header that was read as a record, or too large.
+
+        ``fits``: whether records are small enough whose unchanged fields and categories have so many characters.
+        """
+        if self._refuses_headers and all(f'"{name}"' in cells[name] for name in self._names):
+            return None
+        count = len(next(iter(cells.values())))
+        scales = [self._scale_column(place, cells[name]) for place, (name, _) in enumerate(self._quasi)]
+        unchanged = [self._unchanged_column(place, cells[name]) for place, (name, _) in enumerate(self._unchanged)]
+        if not fits(sum(one.longest for one in scales) + sum(max(map(len, texts)) for texts in unchanged)):
+            return None
+        is_usable = np.ones(count, np.bool_)
+        for one in scales:
+            is_usable &= one.is_usable
+        for texts in unchanged:
+            is_usable &= True if all(texts) else np.array(list(map(bool, texts)))
+        subjects = None
+        if self._subject is not None:
+            is_usable, subjects = self._subjects(self._subject, cells[self._subject.name], is_usable)
+        self.tallies.add_columns(cells, is_usable, form=self._form)
+        for (name, _), one in zip(self._quasi, scales, strict=True):
+            if number := int(np.count_nonzero(one.is_clipped & is_usable)):
+                self.tallies.clipped[name] += number
+        values = np.array([one.values for one in scales[: self._width]]).reshape(self._width, count).T
+        values[~is_usable] = 0.0
+        rows = unchanged[0] if len(unchanged) == 1 else list(map(FIELD_SEPARATOR.join, zip(*unchanged, strict=True)))
+        return ReadColumns(is_usable, values, rows or [""] * count, subjects)
+
+    def _unchanged_column(self, place: int, cells: Sequence[str]) -> list[str]:
+        """Return the texts of an unchanged field, empty where it makes the record unusable: no such text is empty."""
+        texts = {cell: self._unchanged[place][1](self._value(cell)) for cell in set(cells)}
+        for field, is_comparable in self._comparable:
+            if field == place:
+                texts = {cell: text and (text if is_comparable(text) else None) for cell, text in texts.items()}
+        return [texts[cell] or "" for cell in cells]
+
+    def _scale_column(self, place: int, cells: Sequence[str]) -> _ScaleColumn:
+        found = self._numbers(self._clustered[place], cells)
+        return self._scale_values(self._quasi[place][1], self._known[place], cells) if found is None else found
+
+    def _value(self, cell: str) -> object:
+        return scalar_of(cell) if self._form == "jsonl" else cell
+
+    def _numbers(self, attribute: Attribute, cells: Sequence[str]) -> _ScaleColumn | None:
+        """Read the numbers of a column at once; None if the scale, a missing value or a text is another matter."""
+        may_be_missing, missing = attribute.may_be_missing, "null" if self._form == "jsonl" else ""
+        if attribute.scale != Scale.NUMERIC or self._sign.is_comma or self._has_missing_numbers:
+            return None
+        if self._form == "csv" and not set("".join(cells)) <= _DECIMAL_LETTERS:
+            return None
+        try:
+            found = np.array([float(cell) for cell in cells])
+        except ValueError:
+            if not may_be_missing or (missing not in self._missing_values and self._form == "csv"):
+                return None
+            try:
+                found = np.array([math.nan if cell == missing else float(cell) for cell in cells])
+            except ValueError:
+                return None
+        is_usable = np.isfinite(found) | np.isnan(found)
+        if attribute.integer:
+            is_usable &= np.isnan(found) | (found == np.floor(found))
+        low, high = attribute.limits
+        is_clipped = (found < low) | (found > high)
+        if not attribute.clip:
+            is_usable &= ~is_clipped
+        return _ScaleColumn(np.where(found < low, low, np.where(found > high, high, found)), is_usable, is_clipped, 0)
+
+    def _scale_values(self, read: ValueReader, known: Categories | None, cells: Sequence[str]) -> _ScaleColumn:
+        """Read each different text of a column once."""
+        found: dict[str, float | None] = {}
+        clipped: set[str] = set()
+        longest = 0
+        for cell in set(cells):
+            self.tallies.begin()
+            value = read(self._value(cell))
+            if self.tallies.has_clipped:
+                clipped.add(cell)
+            if known is not None and value is not None and not math.isnan(value):
+                size = len(known.json_text(value).encode())
+                value = value if size <= MAX_CATEGORY_BYTES else None
+                longest = max(longest, size)
+            found[cell] = value
+        values = np.array([found[cell] for cell in cells], np.float64)
+        is_usable = np.ones(len(cells), np.bool_)
+        if None in found.values():
+            is_usable = np.array([found[cell] is not None for cell in cells])
+        is_clipped = np.array([cell in clipped for cell in cells]) if clipped else np.zeros(len(cells), np.bool_)
+        return _ScaleColumn(values, is_usable, is_clipped, longest)
+
+    def _subjects(
+        self, subject: Attribute, cells: Sequence[str], is_usable: BoolVector
+    ) -> tuple[BoolVector, Int64Vector | Sequence[str]]:
+        """Return which of the usable records have a subject, and their subjects."""
+        if subject.type in _WITH_NUMBERS and (self._form == "jsonl" or set("".join(cells)) <= _INTEGER_LETTERS):
+            try:
+                numbers = np.array(list(map(int, cells)), np.int64)
+            except (ValueError, OverflowError):
+                pass
+            else:
+                is_usable = is_usable & ~np.isin(numbers, self._no_numbers)
+                return is_usable, numbers[is_usable]
+        texts = {cell: self._subject_text(self._value(cell), subject) for cell in set(cells)}
+        for cell, text in texts.items():
+            if text in self._no_subjects:
+                texts[cell] = None
+        if None in texts.values():
+            is_usable = is_usable & np.array([texts[cell] is not None for cell in cells])
+        return is_usable, [texts[cell] or "" for cell in compress(cells, is_usable.tolist())]
 
     def _category_bytes(self, values: list[float]) -> int | None:
         """Return the bytes of the published categories as JSON; None if one is too long or cannot be encoded."""
@@ -819,6 +1029,22 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
     return None if kind == "integer" and number[1] < 0 else f"{number[0]}e{number[1]}"
 
 
+def whole_subject(text: str) -> int | None:
+    """Return the whole number of 64 bits that the text of a subject stands for; None for any other text."""
+    digits, _, power = text.partition("e")
+    if not digits.removeprefix("-").isdecimal() or not digits.isascii() or power not in _WHOLE_POWERS:
+        return None
+    number = int(digits) * 10 ** int(power) if len(digits) <= _MOST_DIGITS else 1 << 63
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def subject_of_number(number: int) -> str:
+    """Return the text of a subject that is a whole number."""
+    digits = str(number)
+    short = digits.rstrip("0")
+    return f"{short}e{len(digits) - len(short)}" if number else "0e0"
+
+
 def merged_subject(text: str, kind: FieldType) -> str | None:
     """Return what subjects of one person have in common; None if nothing is left.
 
@@ -833,6 +1059,8 @@ def merged_subject(text: str, kind: FieldType) -> str | None:
     return _LEADING_ZEROS.sub("", found) if "0" in found else found
 
 
+_MOST_DIGITS = 20  # of a whole number of 64 bits, with its sign
+_WHOLE_POWERS = frozenset(map(str, range(_MOST_DIGITS)))
 _SIGNS = re.compile(r"[\W_]+")
 _LEADING_ZEROS = re.compile(r"(?<![0-9-])0+(?=[0-9])")
 

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from shoal.audit.clusters import RecomputedClusters, members_of
 from shoal.audit.confidential import AuditedColumn, ValueClass, check_values
 from shoal.audit.evidence import AuditScope
-from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, field_codes
+from shoal.audit.fields import FIELD_SEPARATOR, ChosenTexts, Int64Vector, Texts, field_codes, text_codes
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scales import NO_VALUE, decimal_number
@@ -77,11 +77,25 @@ def measure_homogeneity(
     records = sum(len(one.unchanged) for one in classes)
     for attribute in policy.confidential:
         column = AuditedColumn(policy, attribute, originals.released)
-        single = [one for one in classes if len(column.counts(one.unchanged)) == 1]
+        single = list(compress(classes, _have_one_key(column, classes)))
         measures[f"single_value_share.{attribute.name}"] = len(single) / len(classes) if classes else None
         shown = sum(len(one.unchanged) for one in single)
         measures[f"single_value_records.{attribute.name}"] = shown / records if records else None
     return measures
+
+
+def _have_one_key(column: AuditedColumn, classes: Sequence[ValueClass]) -> list[bool]:
+    """Return whether all values of each class are one."""
+    chosen = [one.unchanged for one in classes if isinstance(one.unchanged, ChosenTexts) and len(one.unchanged)]
+    every = chosen[0].every if chosen else None
+    if not isinstance(every, Texts) or len(chosen) < len(classes) or any(one.every is not every for one in chosen):
+        return [len(column.counts(one.unchanged)) == 1 for one in classes]
+    few, of_few = every.distinct(np.concatenate([one.places for one in chosen]))
+    codes = text_codes(len(few), lambda place: column.key(every[int(few[place])]))[of_few]
+    ends = np.cumsum([len(one) for one in chosen])
+    starts = np.concatenate(([0], ends[:-1]))
+    found: list[bool] = (np.maximum.reduceat(codes, starts) == np.minimum.reduceat(codes, starts)).tolist()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +295,10 @@ def _columns(width: int, release: ReleasedRows) -> tuple[Int64Vector, list[Int64
     columns: list[list[Int64Vector]] = [[np.zeros(0, np.int64)] for _ in range(width)]
     first = 0
     for rows in release.by_partition.values():
-        readable = np.flatnonzero([not width or text.count(FIELD_SEPARATOR) == width - 1 for text in rows.unchanged])
+        few, of_few = rows.unchanged.distinct(np.arange(len(rows)))
+        texts = map(rows.unchanged.__getitem__, few.tolist())
+        is_readable = np.array([not width or text.count(FIELD_SEPARATOR) == width - 1 for text in texts], np.bool_)
+        readable = np.flatnonzero(is_readable[of_few])
         classes.append(first + field_codes(rows.quasi, readable))
         first += len(rows)
         for field, column in enumerate(columns):

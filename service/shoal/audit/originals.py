@@ -35,11 +35,14 @@ from shoal.audit.fields import (
     merged_subject,
     nested_order,
     output_path,
+    subject_of_number,
     text_codes,
+    whole_subject,
 )
 from shoal.audit.reading import (
     ENVELOPE_FIELDS,
     ORIGINAL_EXPORT,
+    FieldColumns,
     Form,
     InputFile,
     OriginalRecord,
@@ -49,7 +52,9 @@ from shoal.audit.reading import (
     is_ended,
     is_parquet,
     json_text,
+    line_record,
     original_header,
+    original_parts,
     original_records,
 )
 from shoal.audit.scales import DecimalSign, PublishedCategories, PublishedValues, value_reader
@@ -96,7 +101,7 @@ class SizeBounds:
             if attribute.source.part is not MessagePart.TIMESTAMP
         ]
         self._is_csv, self._dialect = released == "csv", policy.csv_output
-        self._has_fields = bool(policy.unchanged_fields)
+        self._has_fields, self._fields = bool(policy.unchanged_fields), len(policy.published)
         between = len(self._dialect.delimiter.encode()) if self._is_csv else 1
         by_path = {output_path(attribute): attribute for attribute in policy.published}
         paths = list(by_path) if self._is_csv else nested_order(by_path)
@@ -107,6 +112,14 @@ class SizeBounds:
         if not self._is_csv:
             around = zip(is_unchanged, paths, [(), *paths], [*paths[1:], ()], strict=False)
             self._overhead += sum(_bytes_around(path, before, after) for found, path, before, after in around if found)
+
+    def of_columns(self, longest: int) -> int:
+        """Return bytes that no record exceeds, whose fields and categories have so many characters before quotes."""
+        return self._overhead + 8 * (longest + self._fields)
+
+    def of_lines(self, lines: Sequence[str]) -> int:
+        """Return bytes that none of these records exceeds as it was read."""
+        return 8 * max(map(len, lines)) if self._is_measured else 0
 
     def of(self, original: OriginalRecord, found: UsableRecord) -> tuple[int, int]:
         """Return the bounds for a usable record as it was read."""
@@ -275,50 +288,142 @@ def read_originals(
     names = _export_names(policy, file, is_export=is_export, by_line=by_line)
     by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line
-    reader, embedded = _record_reader(policy, file, released, published), EmbeddedRecordFinder(policy)
-    size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
-    values, is_usable, partitions, offsets = array("d"), bytearray(), array("q"), array("q")
-    timestamps, is_above_limit, limit = array("q"), bytearray(), max_record_bytes(policy)
-    unchanged, subjects, zeros = Texts(), Texts(), (0.0,) * len(policy.quasi_identifiers)
-    drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
+    found = _Collected(policy, file, released, published, has_offsets=has_offsets)
     clustered = {attribute.name for attribute in policy.clustered}
-    for index, original in enumerate(original_records(file, names, by_line=by_line, clustered=clustered)):
+    if names is None:
+        for part in original_parts(file, found.reader.columns_of, clustered):
+            if isinstance(part, FieldColumns):
+                found.add_columns(part)
+            else:
+                found.add(part)
+    else:
+        for original in original_records(file, names, by_line=by_line, clustered=clustered):
+            found.add(original)
+    return _countable(found.originals(), path)
+
+
+class _Collected:
+    """The records of an original that were read so far."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        file: InputFile,
+        released: Form,
+        published: Sequence[PublishedValues],
+        *,
+        has_offsets: bool,
+    ) -> None:
+        self._policy, self._file, self._released, self._has_offsets = policy, file, released, has_offsets
+        self.reader, self._embedded = _record_reader(policy, file, released, published), EmbeddedRecordFinder(policy)
+        is_binary = is_parquet(file.path)
+        self._sizes = SizeBounds(policy, released, is_measured=file.form != "csv", is_binary=is_binary)
+        self._limit = max_record_bytes(policy)
+        self._values, self._zeros = array("d"), (0.0,) * len(policy.quasi_identifiers)
+        self._is_usable, self._is_above_limit = bytearray(), bytearray()
+        self._partitions, self._offsets, self._timestamps = array("q"), array("q"), array("q")
+        self._unchanged = Texts()
+        self._subjects = _Subjects(policy)
+        self._drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
+
+    def add(self, original: OriginalRecord) -> None:
         partition, offset, record, envelope, size = original
-        if form == "csv" and record and embedded.contains_record(record):
+        if self._file.form == "csv" and record and self._embedded.contains_record(record):
             record = None
-        content = reader.content(record)
-        found = None if isinstance(content, Dropped) else reader.read(content, envelope)
-        if isinstance(content, Dropped) and size <= limit:
-            drops[content].append(index)
-        if has_offsets:
-            partitions.append(partition)
-            offsets.append(offset)
-            timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
-        values.extend(zeros if found is None else found.values)
-        unchanged.append("" if found is None else found.unchanged)
-        fewest, most = (0, 0) if found is None else size_bounds.of(original, found)
-        is_above_limit += bytes((fewest > limit, most > limit))
-        is_usable.append(found is not None)
+        content = self.reader.content(record)
+        found = None if isinstance(content, Dropped) else self.reader.read(content, envelope)
+        if isinstance(content, Dropped) and size <= self._limit:
+            self._drops[content].append(len(self._is_usable))
+        if self._has_offsets:
+            self._partitions.append(partition)
+            self._offsets.append(offset)
+            self._timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
+        self._values.extend(self._zeros if found is None else found.values)
+        self._unchanged.append("" if found is None else found.unchanged)
+        fewest, most = (0, 0) if found is None else self._sizes.of(original, found)
+        self._is_above_limit += bytes((fewest > self._limit, most > self._limit))
+        self._is_usable.append(found is not None)
         if found is not None and found.subject is not None:
-            subjects.append(found.subject)
-    codes, merged = _subject_codes(policy, np.frombuffer(is_usable, np.bool_), subjects)
-    originals = Originals(
-        values=np.frombuffer(values, dtype=np.float64).reshape(len(unchanged), len(zeros)),
-        subjects=codes,
-        unchanged=unchanged,
-        partitions=np.frombuffer(partitions, np.int64) if has_offsets else np.broadcast_to(np.int64(0), len(codes)),
-        offsets=np.frombuffer(offsets, np.int64) if has_offsets else np.arange(len(codes)),
-        is_export=has_offsets,
-        timestamps=np.frombuffer(timestamps, dtype=np.int64),
-        is_above_limit=np.frombuffer(is_above_limit, np.bool_).reshape(-1, 2),
-        file=file,
-        merged=merged,
-        may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
-        drops=drops,
-        released=released,
-        tallies=reader.tallies,
-    )
-    return _countable(originals, path)
+            self._subjects.add([found.subject])
+
+    def add_columns(self, part: FieldColumns) -> None:
+        """Add plain records, all at once if that is possible."""
+        most = self._sizes.of_lines(part.lines)
+        found = self.reader.read_columns(part.cells, lambda own: max(self._sizes.of_columns(own), most) <= self._limit)
+        if found is None:
+            self._add_each(part)
+            return
+        count = len(part.lines)
+        self._values.frombytes(np.ascontiguousarray(found.values).tobytes())
+        is_usable = found.is_usable
+        texts = found.unchanged if is_usable.all() else map(str.__mul__, found.unchanged, is_usable.tolist())
+        self._unchanged.extend(texts)
+        self._is_above_limit += bytes(2 * count)
+        self._is_usable += is_usable.tobytes()
+        if found.subjects is not None:
+            self._subjects.add(found.subjects)
+
+    def _add_each(self, part: FieldColumns) -> None:
+        if self._file.form != "csv":
+            for line in part.lines:
+                self.add(line_record(line.encode()))
+            return
+        for cells in zip(*part.cells.values(), strict=True):
+            self.add(OriginalRecord(0, 0, dict(zip(part.cells, cells, strict=True)), {}))
+
+    def originals(self) -> Originals:
+        policy, has_offsets = self._policy, self._has_offsets
+        codes, merged = _subject_codes(policy, np.frombuffer(self._is_usable, np.bool_), self._subjects)
+        count = len(codes)
+        return Originals(
+            values=np.frombuffer(self._values, dtype=np.float64).reshape(count, len(self._zeros)),
+            subjects=codes,
+            unchanged=self._unchanged,
+            partitions=np.frombuffer(self._partitions, np.int64)
+            if has_offsets
+            else np.broadcast_to(np.int64(0), count),
+            offsets=np.frombuffer(self._offsets, np.int64) if has_offsets else np.arange(count),
+            is_export=has_offsets,
+            timestamps=np.frombuffer(self._timestamps, dtype=np.int64),
+            is_above_limit=np.frombuffer(self._is_above_limit, np.bool_).reshape(-1, 2),
+            file=self._file,
+            merged=merged,
+            may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
+            drops=self._drops,
+            released=self._released,
+            tallies=self.reader.tallies,
+        )
+
+
+class _Subjects:
+    """The subjects of usable records: 8 bytes each while all are whole numbers, and texts from the first other one."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._numbers = array("q")
+        has_numbers = policy.subject is not None and policy.subject.type not in {"string", "boolean"}
+        self.texts = None if has_numbers else Texts()
+
+    def add(self, subjects: Int64Vector | Sequence[str]) -> None:
+        """Add the next subjects, as texts or as whole numbers."""
+        if self.texts is None and not isinstance(subjects, np.ndarray):
+            numbers = [whole_subject(text) for text in subjects]
+            if None in numbers:
+                self.texts, self._numbers = Texts(map(subject_of_number, self._numbers)), array("q")
+            else:
+                subjects = np.array(numbers, np.int64)
+        if isinstance(subjects, np.ndarray):
+            if self.texts is None:
+                self._numbers.frombytes(subjects.tobytes())
+                return
+            subjects = list(map(subject_of_number, subjects.tolist()))
+        if self.texts is not None:
+            self.texts.extend(subjects)
+
+    def codes(self) -> Int64Vector:
+        """Return codes, equal for equal subjects."""
+        if self.texts is not None:
+            return text_codes(len(self.texts), self.texts.__getitem__)
+        return np.unique(np.frombuffer(self._numbers, np.int64), return_inverse=True)[1]
 
 
 def _countable(originals: Originals, path: Path) -> Originals:
@@ -415,7 +520,7 @@ def _record_reader(
 
 
 def _subject_codes(
-    policy: Policy, is_usable: npt.NDArray[np.bool_], subjects: Texts
+    policy: Policy, is_usable: npt.NDArray[np.bool_], subjects: _Subjects
 ) -> tuple[Int64Vector, Int64Vector | None]:
     """Return the code of each record's subject, and the code of each subject after every step of ``normalize``.
 
@@ -424,12 +529,14 @@ def _subject_codes(
     subject, codes = policy.subject, np.where(is_usable, np.arange(len(is_usable)), UNUSABLE)
     if subject is None:
         return codes, None
-    codes[is_usable] = own = text_codes(len(subjects), subjects.__getitem__)
+    codes[is_usable] = own = subjects.codes()
     if subject.type not in {"string", "any"}:
         return codes, None
+    if subjects.texts is None:
+        return codes, np.arange(int(own.max(initial=-1)) + 1)  # numbers are spelt in one way
     merged = Texts()
     for place in np.unique(own, return_index=True)[1].tolist():
-        text = subjects[place]
+        text = subjects.texts[place]
         merged.append(merged_subject(text, subject.type) or text)
     return codes, text_codes(len(merged), merged.__getitem__)
 

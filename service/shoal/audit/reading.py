@@ -3,6 +3,9 @@
 A record maps names to values, or is None where the text is no record. JSON keeps repeated names, their order, and all
 digits of numbers. The strictness of the readers decides which originals are usable, so they are not shared with the
 decoders of the engine: one defect would then be invisible to both sides.
+
+Plain files are read in blocks. Lines that hold nothing but scalars without escapes, or cells without quotes, become
+columns (`FieldColumns`); any other record is read by itself. Both ways have one result.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ import math
 import os
 import re
 import zlib
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
@@ -34,6 +38,8 @@ from shoal.policy import CsvDialect
 Form: TypeAlias = Literal["csv", "jsonl"]
 Record: TypeAlias = Mapping[str, object]
 NumberWriter: TypeAlias = Callable[[float], str]
+ColumnChoice: TypeAlias = Callable[[Sequence[str]], Collection[str]]
+"""From the names of the fields to those whose columns are read; none if each record is read by itself."""
 Item = TypeVar("Item")
 json_text = json.JSONEncoder(ensure_ascii=False).encode  # write a value as JSON with the fewest escapes
 ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})  # names that every line of an exported original has
@@ -53,6 +59,10 @@ _MIN_PLAIN_EXPONENT = -5  # fractions whose first digit stands for at least 10**
 MAX_DEPTH = 64  # nested objects and arrays of a record, itself included
 _TOO_LARGE_NUMBER = "1e999"
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+BLOCK_BYTES = 1 << 18  # lines are read in blocks of about this size
+_MAX_CELL = 100_000  # characters; in longer lines `csv.reader` may refuse a cell
+_SCALAR = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|"[^"\\\x00-\x1f]*"|true|false|null'
+_LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
 codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
@@ -123,20 +133,68 @@ class ReleasedRecord(NamedTuple):
     is_bare: bool | None = None  # neither a key nor headers; None if the file does not show them
 
 
+class FieldColumns(NamedTuple):
+    """Records that follow each other and have the same fields: each field as one column of texts.
+
+    Texts of JSON are scalars as they are written, without escapes; those of CSV are cells without quotes.
+    """
+
+    cells: Mapping[str, Sequence[str]]  # of the fields that were asked for
+    lines: Sequence[str]  # the texts of the records, without line ends
+
+
+def scalar_of(text: str) -> object:
+    """Return the value of a JSON scalar without escapes."""
+    if text.startswith('"'):
+        return text[1:-1]
+    return _LITERALS[text] if text in _LITERALS else JsonNumber(text)
+
+
+def original_parts(
+    file: InputFile, chosen: ColumnChoice, clustered: Collection[str] = ()
+) -> Iterator[OriginalRecord | FieldColumns]:
+    """Yield the plain records of an original: the chosen columns of a block where this is possible."""
+    number = 0
+    parts: Iterator[FieldColumns | OriginalRecord]
+    if file.form == "csv":
+        rows = csv_parts(file.path, file.dialect, chosen, skip_bom=True, declared=file.columns)
+        found = _without_blank_end(rows, lambda part: not isinstance(part, FieldColumns) and part[1] == {})
+        parts = (one if isinstance(one, FieldColumns) else _cell_record(file.dialect, one[1]) for one in found)
+    else:
+        blocks = line_blocks(file.path, clustered)
+        names = list(record_of(next(byte_lines(file.path, skip_bom=True, clustered=clustered), b"")) or ())
+        lines = _without_blank_end(
+            json_parts(blocks, names, chosen(names), is_original=True),
+            lambda part: not isinstance(part, FieldColumns) and not part.strip(),
+        )
+        parts = (one if isinstance(one, FieldColumns) else line_record(one) for one in lines)
+    for part in parts:
+        if isinstance(part, FieldColumns):
+            yield part
+            number += len(part.lines)
+        else:
+            yield part._replace(offset=number)
+            number += 1
+
+
+def _cell_record(dialect: CsvDialect, cells: Mapping[str, object] | None) -> OriginalRecord:
+    return OriginalRecord(0, 0, cells if cells and not is_repeated_header(cells, dialect) else None, _NO_FIELDS)
+
+
+def line_record(line: bytes) -> OriginalRecord:
+    """Return the record of a line of JSON; its number is that of the caller."""
+    return OriginalRecord(0, 0, within_depth(record_of(line)), _NO_FIELDS, len(line))
+
+
 def original_records(
     file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
 ) -> Iterator[OriginalRecord]:
     """Yield the records of an original; ``names``: what every line of an export must have, None for plain records."""
     if names is not None:
         yield from _messages(file.path, names) if by_line else _exported(file.path, names)
-    elif file.form == "csv":
-        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
-        for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
-            is_record = cells and not is_repeated_header(cells, file.dialect)
-            yield OriginalRecord(0, number, cells if is_record else None, _NO_FIELDS)
-    else:
-        for number, text in enumerate(_original_lines(file.path, clustered)):
-            yield OriginalRecord(0, number, within_depth(record_of(text)), _NO_FIELDS, len(text))
+        return
+    parts = original_parts(file, lambda _: (), clustered)
+    yield from (part for part in parts if isinstance(part, OriginalRecord))
 
 
 def released_records(
@@ -145,15 +203,25 @@ def released_records(
     """Yield the released rows; ``number_writers`` write the numbers of Parquet columns, which have no text."""
     if is_export:
         yield from _released_export(file.path)
-    elif file.form == "csv":
-        for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
-            yield ReleasedRecord(0, text, cells)
     elif is_parquet(file.path):
         for text in parquet_lines(file.path, number_writers):
             yield ReleasedRecord(0, text, record_of(text))
     else:
-        for row in byte_lines(file.path):
-            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), record_of(row))
+        yield from (part for part in released_parts(file, lambda _: ()) if isinstance(part, ReleasedRecord))
+
+
+def released_parts(file: InputFile, chosen: ColumnChoice) -> Iterator[ReleasedRecord | FieldColumns]:
+    """Yield the rows of a plain file that is no Parquet: the chosen columns of a block where this is possible."""
+    if file.form == "csv":
+        for part in csv_parts(file.path, file.dialect, chosen, skip_bom=False):
+            yield part if isinstance(part, FieldColumns) else ReleasedRecord(0, *part)
+        return
+    names = list(record_of(next(byte_lines(file.path), b"")) or ())
+    for one in json_parts(line_blocks(file.path, skip_bom=False), names, chosen(names), is_original=False):
+        if isinstance(one, FieldColumns):
+            yield one
+        else:
+            yield ReleasedRecord(0, one.decode(errors="surrogateescape"), record_of(one))
 
 
 def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
@@ -184,6 +252,62 @@ def is_compressed(path: Path) -> bool:
     return path.suffix.lower() in _OPENERS
 
 
+def line_blocks(path: Path, clustered: Collection[str] = (), *, skip_bom: bool = True) -> Iterator[list[bytes]]:
+    """Yield the lines of `byte_lines` in blocks of about `BLOCK_BYTES`."""
+    if is_parquet(path):
+        rows = byte_lines(path, clustered=clustered)
+        while block := list(islice(rows, BLOCK_BYTES >> 8)):
+            yield block
+        return
+    try:
+        with _open(path) as file:
+            is_first = skip_bom
+            while block := file.readlines(BLOCK_BYTES):
+                if is_first:
+                    block[0] = block[0].removeprefix(codecs.BOM_UTF8)
+                is_first = False
+                yield [line.removesuffix(b"\n") for line in block]
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise _unreadable(path, error) from None
+
+
+def json_parts(
+    blocks: Iterable[list[bytes]], names: Sequence[str], wanted: Collection[str], *, is_original: bool
+) -> Iterator[FieldColumns | bytes]:
+    """Yield the wanted columns of lines that are objects of scalars with these names in this order, and other lines.
+
+    No scalar has an escape, so a line of columns means the same to a JSON parser. Lines of an original may have a space
+    after a colon or a comma, and blanks at their ends; those of a release have none.
+    """
+    space, end = (" ?", "[ \\t\\r]*") if is_original else ("", "")
+    columns = [name for name in names if name in wanted]
+    kinds = ("" if name in wanted else "?:" for name in names)
+    fields = [f"{re.escape(json_text(name))}:{space}({kind}{_SCALAR})" for name, kind in zip(names, kinds, strict=True)]
+    pattern = re.compile(rf"^(?:\{{{f',{space}'.join(fields)}\}}{end}|(.*))$", re.MULTILINE)
+    for block in blocks:
+        text = decoded_lines(block) if columns else None
+        rows: list[tuple[str, ...]] = [] if text is None else pattern.findall(text)
+        others = [place for place, row in enumerate(rows) if row[-1] or not row[0]]
+        if text is None or len(others) << 4 > len(rows):
+            yield from block
+            continue
+        lines, start = text.split("\n"), 0
+        for stop in [*others, len(rows)]:
+            if start < stop:
+                cells = zip(*rows[start:stop], strict=True)
+                yield FieldColumns(dict(zip(columns, cells, strict=False)), lines[start:stop])
+            yield from block[stop : stop + 1]
+            start = stop + 1
+
+
+def decoded_lines(block: Sequence[bytes]) -> str | None:
+    """Return lines as one text, without its last line end; None if they are not UTF-8."""
+    try:
+        return b"\n".join(block).decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def first_line_names(path: Path) -> frozenset[str]:
     """Return the names in the first line of a JSON lines file; empty if the line is not an object."""
     return frozenset(record_of(next(byte_lines(path, skip_bom=True), b"")) or ())
@@ -197,8 +321,7 @@ def is_blank(path: Path) -> bool:
 def is_ended(file: InputFile) -> bool:
     """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
     if file.form == "csv":
-        last = deque(_records(file.path, file.dialect, skip_bom=True), maxlen=1)
-        return all(is_complete for _, _, is_complete in last)
+        return _is_csv_ended(file)
     if is_parquet(file.path):
         return True
     if is_compressed(file.path):
@@ -206,6 +329,20 @@ def is_ended(file: InputFile) -> bool:
     with file.path.open("rb") as lines:
         lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
         return lines.read() in {b"", b"\n"}
+
+
+def _is_csv_ended(file: InputFile) -> bool:
+    lines = _CsvLines(_text_blocks(file.path, file.dialect, skip_bom=True))
+    records, is_complete = _records(lines, file.dialect), True
+    while block := lines.rest():
+        if not any(file.dialect.quote in line for line in block):
+            lines.skip()
+            is_complete = block[-1].endswith(_end(file.dialect))
+            continue
+        number = lines.number
+        while lines.number == number and lines.has_rest:
+            *_, is_complete = next(records)
+    return is_complete
 
 
 def _original_lines(path: Path, clustered: Collection[str] = ()) -> Iterator[bytes]:
@@ -381,7 +518,10 @@ def within_depth(record: Mapping[str, object] | None) -> Mapping[str, object] | 
 
 def canonical_float(value: float) -> str:
     """Write a finite float64 in the fewest digits, an integral one as an integer; below 0.00001 with an exponent."""
-    number = Decimal(repr(value))
+    shortest = repr(value)
+    if "e" not in shortest and not shortest.endswith(".0"):
+        return shortest
+    number = Decimal(shortest)
     if value.is_integer():
         return str(int(number))
     if number.adjusted() >= _MIN_PLAIN_EXPONENT:
@@ -429,10 +569,10 @@ def released_header(path: Path, dialect: CsvDialect) -> tuple[str, list[str]] | 
 
 
 def _header(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> tuple[str, list[str]] | None:
-    for text, cells in _cells(path, dialect, skip_bom=skip_bom):
+    for text, cells, _ in _file_records(path, dialect, skip_bom=skip_bom):
         if cells is None:
             raise InputError(f"{path}, line 1: the header is not CSV in {dialect.encoding}; write the file again")
-        return text, cells
+        return text.removesuffix(dialect.line_end), cells
     return None
 
 
@@ -441,20 +581,90 @@ def _column_names(header: list[str], declared: Collection[str]) -> list[str]:
     return [stripped if stripped in declared and name not in declared else name for name, stripped in names]
 
 
-def csv_rows(
-    path: Path, dialect: CsvDialect, *, skip_bom: bool, declared: Collection[str] = ()
-) -> Iterator[tuple[str, Mapping[str, object] | None]]:
-    """Yield the text of each row after the header, and its cells: none of an empty line, None if it is no record."""
-    rows = _cells(path, dialect, skip_bom=skip_bom)
-    header = _column_names(next(rows, ("", None))[1] or [], declared)
+def csv_parts(
+    path: Path, dialect: CsvDialect, chosen: ColumnChoice, *, skip_bom: bool, declared: Collection[str] = ()
+) -> Iterator[FieldColumns | tuple[str, Mapping[str, object] | None]]:
+    """Yield the chosen columns of rows without quotes, and of other rows after the header their text and cells.
+
+    An empty line has no cells; they are None if the text is no record.
+    """
+    lines = _CsvLines(_text_blocks(path, dialect, skip_bom=skip_bom))
+    records = _records(lines, dialect)
+    header = _column_names(next(records, ("", None, True))[1] or [], declared)
     has_repeated_names = len(set(header)) != len(header)
-    for text, cells in rows:
-        if cells == []:
-            yield text, {}
-        elif cells is None or len(cells) != len(header) or has_repeated_names:
-            yield text, None
-        else:
-            yield text, dict(zip(header, cells, strict=True))
+    wanted = () if has_repeated_names else chosen(header)
+    while block := lines.rest():
+        columns = _plain_columns(block, dialect, header, wanted, is_original=skip_bom) if wanted else None
+        if columns is not None:
+            lines.skip()
+            yield columns
+            continue
+        number = lines.number
+        while lines.number == number and lines.has_rest:
+            text, cells, _ = next(records)
+            text = text.removesuffix(dialect.line_end)
+            if cells == []:
+                yield text, {}
+            elif cells is None or len(cells) != len(header) or has_repeated_names:
+                yield text, None
+            else:
+                yield text, dict(zip(header, cells, strict=True))
+
+
+def _plain_columns(
+    block: Sequence[str], dialect: CsvDialect, header: Sequence[str], wanted: Collection[str], *, is_original: bool
+) -> FieldColumns | None:
+    r"""Return the columns of lines that are one record each, without quotes; None if `csv.reader` must read them.
+
+    A line end of the original is "\n" or "\r\n", as for `csv.reader`; that of a release is the one of the dialect.
+    """
+    text, end = "".join(block), dialect.line_end
+    if is_original and end != "\r":
+        text, end = text.replace("\r\n", "\n"), "\n"
+    lines = text.removesuffix(end).split(end)
+    ends = text.count(end) * len(end)
+    if len(lines) != len(block) or text.count("\r") + text.count("\n") != ends or dialect.quote in text:
+        return None
+    if "\0" in text or "" in lines or not is_encodable(text) or max(map(len, lines)) > _MAX_CELL:
+        return None
+    rows = [line.split(dialect.delimiter) for line in lines]
+    if set(map(len, rows)) != {len(header)}:
+        return None
+    cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+    first = header[0].strip(" \t")
+    if is_original and any(cell.strip(" \t\ufeff") == first for cell in cells[header[0]] if first in cell):
+        return None  # it may be a repeated header
+    return FieldColumns({name: cells[name] for name in wanted}, lines)
+
+
+class _CsvLines:
+    """The lines of a CSV file, one after the other; they are read in blocks."""
+
+    def __init__(self, blocks: Iterator[list[str]]) -> None:
+        self._blocks, self._lines, self._place = blocks, list[str](), 0
+        self.number = 0  # of the block that the last line was in
+
+    def __iter__(self) -> Iterator[str]:
+        while self.rest():
+            block = self._lines
+            while self._lines is block and self.has_rest:
+                self._place += 1
+                yield block[self._place - 1]
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether the block has more lines."""
+        return self._place < len(self._lines)
+
+    def rest(self) -> list[str]:
+        """Return the next lines of the block, or else the next block; empty at the end of the file."""
+        if not self.has_rest:
+            self._lines, self._place, self.number = next(self._blocks, []), 0, self.number + 1
+        return self._lines[self._place :]
+
+    def skip(self) -> None:
+        """Pass over the lines of `rest`."""
+        self._place = len(self._lines)
 
 
 def is_repeated_header(row: Mapping[str, object], dialect: CsvDialect) -> bool:
@@ -471,29 +681,27 @@ def is_repeated_header(row: Mapping[str, object], dialect: CsvDialect) -> bool:
 def csv_record_lines(path: Path, dialect: CsvDialect) -> Iterator[int]:
     """Yield the line, from 1, on which each record after the header begins."""
     line, is_header = 1, True
-    for text, _, _ in _records(path, dialect, skip_bom=True):
+    for text, _, _ in _file_records(path, dialect, skip_bom=True):
         if not is_header:
             yield line
         line, is_header = line + text.count(_end(dialect)), False
 
 
-def _cells(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tuple[str, list[str] | None]]:
-    """Yield text and cells of each record, the header first; the cells are None if the text is not CSV."""
-    for text, cells, _ in _records(path, dialect, skip_bom=skip_bom):
-        yield text.removesuffix(dialect.line_end), cells
+def _file_records(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tuple[str, list[str] | None, bool]]:
+    return _records(_CsvLines(_text_blocks(path, dialect, skip_bom=skip_bom)), dialect)
 
 
-def _records(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tuple[str, list[str] | None, bool]]:
-    """Yield the text with its line end, the cells, and whether the record is complete."""
+def _records(source: Iterable[str], dialect: CsvDialect) -> Iterator[tuple[str, list[str] | None, bool]]:
+    """Yield the text with its line end, the cells, None if it is not CSV, and whether the record is complete."""
     consumed: list[str] = []
     escapes = _BackslashEscapes(dialect)
     is_exhausted = False
 
     def lines() -> Iterator[str]:
         nonlocal is_exhausted
-        for number, line in enumerate(_lines(path, dialect)):
-            consumed.append(line if number or not skip_bom else line.removeprefix("\ufeff"))
-            yield escapes.to_doubled(consumed[-1], starts_record=len(consumed) == 1)
+        for line in source:
+            consumed.append(line)
+            yield escapes.to_doubled(line, starts_record=len(consumed) == 1)
         is_exhausted = True
 
     reader = csv.reader(lines(), **dialect.reader_options)
@@ -544,14 +752,19 @@ class _BackslashEscapes:
         return out
 
 
-def _lines(path: Path, dialect: CsvDialect) -> Iterator[str]:
-    """Yield lines with their ends. A lone carriage return ends a line only if the dialect says so."""
+def _text_blocks(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[list[str]]:
+    """Yield blocks of lines with their ends. A lone carriage return ends a line only if the dialect says so."""
     try:
         with (
             _open(path) as content,
             io.TextIOWrapper(content, dialect.encoding, _REPLACE_UNDECODABLE, _end(dialect)) as file,
         ):
-            yield from file
+            is_first = skip_bom
+            while block := file.readlines(BLOCK_BYTES):
+                if is_first:
+                    block[0] = block[0].removeprefix("\ufeff")
+                is_first = False
+                yield block
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise _unreadable(path, error) from None
     except UnicodeError:

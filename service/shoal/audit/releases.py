@@ -10,9 +10,13 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import le
+
+import numpy as np
 
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
+    BoolVector,
     FieldPaths,
     Texts,
     column_name,
@@ -23,21 +27,25 @@ from shoal.audit.fields import (
     released_reader,
     source_form,
 )
-from shoal.audit.originals import csv_line, is_export_of
+from shoal.audit.originals import csv_cell, csv_line, is_export_of
 from shoal.audit.reading import (
     RELEASED_ENVELOPE,
     RELEASED_EXPORT,
+    FieldColumns,
     Form,
     InputFile,
     JsonNumber,
     Record,
+    ReleasedRecord,
     as_record,
     canonical_decimal,
     first_line_names,
     is_parquet,
     json_text,
     released_header,
+    released_parts,
     released_records,
+    scalar_of,
 )
 from shoal.audit.scales import JUDGED_SCALES, NO_VALUE, DecimalSign, PublishedNumbers, PublishedValues
 from shoal.audit.verdict import CheckCounter
@@ -64,6 +72,11 @@ class PartitionRows:
         """Whether all rows are in byte order."""
         return all(self._ascends)
 
+    @property
+    def ascends(self) -> BoolVector:
+        """Whether each row is not below the row before it, shape (n,)."""
+        return np.frombuffer(self._ascends, np.bool_)
+
     def is_ascending(self, index: int) -> bool:
         """Whether a row is not below the row before it. In UTF-8 the order of bytes is the order of code points."""
         return bool(self._ascends[index])
@@ -77,6 +90,17 @@ class PartitionRows:
         self.quasi.append(quasi)
         self.unchanged.append(unchanged)
         self.lines.append(line)
+
+    def extend(self, line: int, texts: Sequence[str], quasi: Sequence[str], unchanged: Sequence[str]) -> None:
+        """Append rows that follow each other; ``line``: the number of the first one."""
+        self._ascends.append(not self.lines or self._last <= texts[0])
+        self._ascends.extend(map(le, texts, texts[1:]))
+        self._last = texts[-1]
+        if self.keeps_texts:
+            self.texts.extend(texts)
+        self.quasi.extend(quasi)
+        self.unchanged.extend(unchanged)
+        self.lines.extend(range(line, line + len(texts)))
 
 
 @dataclass(slots=True)
@@ -111,13 +135,24 @@ def read_release(
     keeps_texts = policy.stream is not None and policy.stream.is_ordered
     writers = {column_name(one.attribute): one.grid.canonical for one in published if isinstance(one, PublishedNumbers)}
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
-    rows = released_records(file, is_export=exported, number_writers=writers)
-    for line, (partition, text, record, is_bare) in enumerate(rows, 1):
+    rows: Iterable[ReleasedRecord | FieldColumns]
+    if exported or is_parquet(file.path):
+        rows = released_records(file, is_export=exported, number_writers=writers)
+    else:
+        rows = released_parts(file, checker.columns_of)
+    line = 1
+    for row in rows:
+        partition = 0 if isinstance(row, FieldColumns) else row.partition
         if partition not in partitions:
             partitions[partition] = PartitionRows(keeps_texts)
-        partitions[partition].add(line, *checker.check(line, text, record))
-        if is_bare is not None:
-            envelope.expect(is_bare, line)
+        if isinstance(row, FieldColumns):
+            checker.check_columns(row, line, partitions[partition])
+            line += len(row.lines)
+            continue
+        partitions[partition].add(line, *checker.check(line, row.text, row.record))
+        if row.is_bare is not None:
+            envelope.expect(row.is_bare, line)
+        line += 1
     if not envelope.examined:
         return ReleasedRows(partitions, checker.checks, exported)
     shown = RELEASED_ENVELOPE & first_line_names(file.path)
@@ -157,6 +192,7 @@ class _RowChecker:
             )
             for a in policy.unchanged_fields
         ]
+        self._published, self._readers = dict(self._quasi), dict(self._unchanged)
         self._cells = CanonicalCells(policy)
         self._rows = CanonicalRows(policy, has_columns=is_binary)
         # Whether a value is allowed and inside its bounds, once for each of those met lately.
@@ -194,6 +230,47 @@ class _RowChecker:
         unchanged = FIELD_SEPARATOR.join([read(record[name]) or NO_VALUE for name, read in self._unchanged])
         return row, quasi, unchanged
 
+    def columns_of(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the columns of rows that have exactly the published fields, in order; none of other rows."""
+        return names if [(name,) for name in names] == self._paths and self._fields.is_flat else ()
+
+    def check_columns(self, part: FieldColumns, line: int, rows: PartitionRows) -> None:
+        """Check and add rows whose fields are those that are published: all at once if they break no check."""
+        texts: dict[str, list[str]] = {}
+        for name, cells in part.cells.items():
+            own = {cell: self._sound_text(name, cell) for cell in set(cells)}
+            if None in own.values():
+                self._check_each(part, line, rows)
+                return
+            texts[name] = [own[cell] or "" for cell in cells]
+        count = len(part.lines)
+        numbers = sum(one.is_number for _, one in self._quasi)
+        for check, cases in (
+            *((one, 1) for one in (self._columns, self._hidden, self._spelling)),
+            *((self._grid, numbers), (self._values, len(self._quasi) - numbers), (self._bounds, len(self._quasi))),
+        ):
+            check.examined += cases * count
+        quasi, unchanged = ([texts[name] for name, _ in fields] for fields in (self._quasi, self._unchanged))
+        rows.extend(line, part.lines, _joined(quasi, count), _joined(unchanged, count))
+
+    def _check_each(self, part: FieldColumns, line: int, rows: PartitionRows) -> None:
+        for number, (text, *cells) in enumerate(zip(part.lines, *part.cells.values(), strict=True), line):
+            values = cells if self._is_csv else map(scalar_of, cells)
+            rows.add(number, *self.check(number, text, dict(zip(part.cells, values, strict=True))))
+
+    def _sound_text(self, name: str, cell: str) -> str | None:
+        """Return the text by which a cell or scalar is compared; None if it breaks a check."""
+        value = cell if self._is_csv else scalar_of(cell)
+        written = self._cells.written(name, cell) if self._is_csv else self._rows.written(name, value)
+        if written != cell:
+            return None
+        read = self._readers.get(name)
+        if read is not None:
+            return read(value) or NO_VALUE
+        published = self._published[name]
+        text = published.text_of(value)
+        return text if all(self._judged(published, text)) else None
+
     def _check_value(self, line: int, published: PublishedValues, value: object) -> str:
         text = published.text_of(value)
         is_allowed, is_inside = self._judged(published, text)
@@ -218,6 +295,10 @@ class CanonicalRows:
     def text(self, record: Record) -> str | None:
         """Return the text of a row, whatever its values are; None if a value has none."""
         return self._object(record if self._columns is None else self._nested(record, self._columns), ())
+
+    def written(self, name: str, value: object) -> str | None:
+        """Return the text of a field of the row itself; None if it has none."""
+        return self._value((name,), value)
 
     @staticmethod
     def _nested(record: Record, columns: Iterable[tuple[tuple[str, ...], str]]) -> Record:
@@ -247,6 +328,13 @@ class CanonicalRows:
         return json_text(value) if value is None or isinstance(value, bool | str) else None
 
 
+def _joined(columns: Sequence[Sequence[str]], count: int) -> Sequence[str]:
+    """Return the texts of the fields of each of so many rows as one."""
+    if len(columns) == 1:
+        return columns[0]
+    return list(map(FIELD_SEPARATOR.join, zip(*columns, strict=True))) if columns else [""] * count
+
+
 def _column_path(attribute: Attribute) -> tuple[str, ...]:
     return (column_name(attribute),)
 
@@ -268,6 +356,10 @@ class CanonicalCells:
         cells = {name: str(cell) for name, cell in record.items()}
         is_canonical = all(self._is_canonical(name, cell) for name, cell in cells.items())
         return csv_line(list(cells.values()), self._dialect) if is_canonical else None
+
+    def written(self, name: str, cell: str) -> str | None:
+        """Return the text of a cell; None if it is not in its canonical form."""
+        return csv_cell(cell, self._dialect) if self._is_canonical(name, cell) else None
 
     def _is_canonical(self, name: str, cell: str) -> bool:
         # Quasi-identifiers are checked against their grid; a text has one form only.

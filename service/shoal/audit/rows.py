@@ -23,7 +23,16 @@ import numpy as np
 
 from shoal.audit.clusters import BoolVector, RecomputedCluster, clusters_by_partition, has_repeated_numbers, members_of
 from shoal.audit.evidence import EvidenceCluster
-from shoal.audit.fields import FIELD_SEPARATOR, Int64Vector, passes_of, text_codes
+from shoal.audit.fields import (
+    FIELD_SEPARATOR,
+    ChosenTexts,
+    Int32Vector,
+    Int64Vector,
+    Texts,
+    joint_codes,
+    passes_of,
+    text_codes,
+)
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.scales import PublishedCategories, PublishedValues
@@ -41,6 +50,9 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
     by_partition = clusters_by_partition(clusters)
     for partition in [*release.by_partition, *(by_partition.keys() - release.by_partition.keys())]:
         rows, own = release.by_partition.get(partition, PartitionRows()), by_partition[partition]
+        if (codes := _RowCodes.of(rows, own)) is not None and codes.are_same:
+            extra.examined += len(rows)
+            continue
         is_surplus = np.zeros(len(rows), np.bool_)
         for places in passes_of(len(rows) + len(own), _quasi_of(rows, own)):
             here = places[places < len(rows)].tolist()
@@ -56,9 +68,59 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
                 is_surplus[place] = unmatched[row] > 0
                 unmatched[row] -= int(is_surplus[place])
         extra.expect_each((~is_surplus).tolist(), rows.lines)
-    for cluster in clusters:
-        missing.expect(id(cluster) not in incomplete, cluster.label)
+    is_whole = np.array([id(cluster) not in incomplete for cluster in clusters], np.bool_)
+    missing.expect_all(is_whole, lambda place: clusters[place].label)
     return [extra, missing]
+
+
+@dataclass(frozen=True, slots=True)
+class _RowCodes:
+    """Codes of the rows of a partition and of the members of its clusters, equal for equal texts."""
+
+    quasi: Int32Vector
+    unchanged: Int32Vector
+    own_quasi: Int32Vector  # of the cluster of each member
+    own_unchanged: Int32Vector
+    clusters: Int32Vector  # the place of the cluster of each member
+
+    @classmethod
+    def of(cls, rows: PartitionRows, clusters: Sequence[RecomputedCluster]) -> _RowCodes | None:
+        """Return the codes; None if the members are more than the rows, or have no texts in common with originals."""
+        chosen = [one.unchanged for one in clusters if isinstance(one.unchanged, ChosenTexts)]
+        if not chosen or len(chosen) < len(clusters) or sum(map(len, chosen)) > len(rows):
+            return None
+        places, every = _places_of(clusters), chosen[0].every
+        if not isinstance(every, Texts) or any(one.every is not every for one in chosen):
+            return None
+        members = np.concatenate([one.places for one in chosen])
+        own_quasi = Texts(one.quasi for one in clusters)
+        every_row = np.arange(len(rows), dtype=np.int32)
+        quasi, of_clusters = joint_codes(rows.quasi, every_row, own_quasi, np.arange(len(clusters)))
+        unchanged, of_members = joint_codes(rows.unchanged, every_row, every, members)
+        return cls(quasi, unchanged, of_clusters[places], of_members, places)
+
+    @property
+    def are_same(self) -> bool:
+        """Whether rows and members are the same, in any order."""
+        return len(self.quasi) == len(self.own_quasi) and self._are_same_pairs(self.quasi, self.own_quasi)
+
+    @property
+    def are_in_order(self) -> bool:
+        """Whether the first rows are those of one cluster after the other."""
+        is_in_place = np.array_equal(self.quasi[: len(self.clusters)], self.own_quasi)
+        return is_in_place and self._are_same_pairs(self.clusters, self.clusters)
+
+    def _are_same_pairs(self, groups: Int32Vector, own_groups: Int32Vector) -> bool:
+        """Whether the unchanged fields of the first rows are those of the members, in each group."""
+        width = int(max(self.unchanged.max(), self.own_unchanged.max())) + 1
+        both = []
+        for one, codes in ((groups, self.unchanged[: len(groups)]), (own_groups, self.own_unchanged)):
+            pairs = one.astype(np.int64)
+            pairs *= width
+            pairs += codes
+            pairs.sort()
+            both.append(pairs)
+        return np.array_equal(both[0], both[1])
 
 
 def check_order(
@@ -100,9 +162,11 @@ def is_in_input_order(rows: PartitionRows, clusters: Sequence[RecomputedCluster]
     return all(map(eq, rows.quasi, quasi)) and all(map(eq, rows.unchanged, unchanged))
 
 
-def _places_of(clusters: Sequence[RecomputedCluster]) -> Int64Vector:
+def _places_of(clusters: Sequence[RecomputedCluster]) -> Int32Vector:
     """Return the place of the cluster of each of `members_of`."""
-    return np.repeat(np.arange(len(clusters)), np.array([len(cluster.members) for cluster in clusters], np.int64))
+    return np.repeat(
+        np.arange(len(clusters), dtype=np.int32), np.array([len(cluster.members) for cluster in clusters], np.int64)
+    )
 
 
 def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
@@ -264,6 +328,12 @@ def _check_file(
     After a misplaced cluster, rows with the quasi-identifiers of no later one are passed over: they are rows of it, of
     an earlier one, or of none.
     """
+    if (codes := _RowCodes.of(rows, clusters)) is not None and codes.are_in_order:
+        together.examined += len(clusters)
+        is_start = np.diff(codes.clusters, prepend=-1) != 0
+        count = len(is_start)
+        ordered.expect_all(is_start | rows.ascends[:count], lambda index: rows.lines[index])
+        return
     start = 0
     later: Counter[str] | None = None
     for place, cluster in enumerate(clusters):
@@ -328,7 +398,7 @@ def _check_topic(
 def _check_rows(
     rows: PartitionRows,
     clusters: Sequence[RecomputedCluster],
-    places: Int64Vector,
+    places: Int32Vector,
     own_unchanged: Iterable[str | None],
     extra: CheckCounter,
     in_turn: CheckCounter,

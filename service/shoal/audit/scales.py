@@ -20,17 +20,23 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, is_text, json_text
 from shoal.policy import BLANKS, JSON_NUMBER, Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
 
 _POINT_ZERO = re.compile(r"(0|-?[1-9][0-9]*)\.0+")
+FloatVector: TypeAlias = npt.NDArray[np.float64]
+Int64Vector: TypeAlias = npt.NDArray[np.int64]
+_MAX_WHOLE, _MAX_MEMBERS = 2.0**40, 1 << 22
+"""Sums of smaller numbers over fewer members fit 63 bits."""
 _MAX_LENGTH = 400  # no finite float64 printed on a grid has more characters
 
 
@@ -59,9 +65,16 @@ class ExactGrid:
         ratios = [value.as_integer_ratio() for value in values]
         common = max(denominator for _, denominator in ratios)  # a power of two, as all of them
         total = sum(numerator * (common // denominator) for numerator, denominator in ratios)
+        return self.ratio(total, common * len(values))
+
+    def ratio(self, total: int, divisor: int) -> str:
+        """Return an exact ratio as published text, rounded once as by `mean`."""
         if not self._step:
-            return repr(float(Fraction(total, common * len(values))) + 0.0)  # adding 0.0 turns minus zero into zero
-        steps = round(Fraction(total * 10**self._decimals, common * len(values) * self._step))  # half to even
+            return repr(total / divisor + 0.0)  # the nearest float64; adding 0.0 turns minus zero into zero
+        scaled = divisor * self._step
+        steps, rest = divmod(total * 10**self._decimals, scaled)
+        if 2 * rest > scaled or (2 * rest == scaled and steps % 2):  # half to even
+            steps += 1
         text = self._text(steps * self._step)
         return self.canonical(float(text)) if self._has_floats else text
 
@@ -126,15 +139,22 @@ def iso_ms(text: str) -> int | None:
     if found is None:
         return None
     hour, minute, second = (int(found[number] or 0) for number in range(4, 7))
-    try:
-        days = int(np.datetime64(text[:10], "D").astype(np.int64))
-    except ValueError:
-        return None
-    offset = _offset_minutes(found[8])
-    if hour > 23 or minute > 59 or second > 59 or offset is None:  # noqa: PLR2004 - the clock
+    days, offset = _days(text[:10]), _offset_minutes(found[8])
+    if days is None or hour > 23 or minute > 59 or second > 59 or offset is None:  # noqa: PLR2004 - the clock
         return None
     seconds = days * 86_400 + hour * 3600 + (minute - offset) * 60 + second
-    return _in_range(round(seconds * 1000 + Fraction(int((found[7] or "0").ljust(9, "0")), 10**6)))
+    if found[7] is None:
+        return _in_range(seconds * 1000)
+    return _in_range(round(seconds * 1000 + Fraction(int(found[7].ljust(9, "0")), 10**6)))
+
+
+@lru_cache(4096)
+def _days(date: str) -> int | None:
+    """Return the days of a date since 1970; None if it does not exist."""
+    try:
+        return int(np.datetime64(date, "D").astype(np.int64))
+    except ValueError:
+        return None
 
 
 def _offset_minutes(zone: str | None) -> int | None:
@@ -169,7 +189,11 @@ class TimeGrid:
 
     def mean(self, values: Sequence[float]) -> str:
         """Return the mean of whole milliseconds as a published number or text, without quotation marks."""
-        return self._text(self._nearest(Fraction(sum(map(int, values)), len(values))))
+        return self.ratio(sum(map(int, values)), len(values))
+
+    def ratio(self, total: int, count: int) -> str:
+        """Return the mean of so many whole milliseconds with this sum."""
+        return self._text(self._nearest(Fraction(total, count)))
 
     def rounded(self, milliseconds: float) -> int:
         """Return the publishable time of the years 0001 to 9999 that is nearest to a time."""
@@ -486,6 +510,13 @@ class PublishedValues(ABC):
         present = [value for value in values if not math.isnan(value)]
         return self._of_present(present) if 2 * len(present) > len(values) else self.missing
 
+    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+        """Return the texts of `of_members` for clusters whose members follow each other; no size is 0."""
+        ends = np.cumsum(sizes).tolist()
+        return [
+            self.of_members(values[end - size : end].tolist()) for end, size in zip(ends, sizes.tolist(), strict=True)
+        ]
+
     def allows(self, text: str) -> bool:
         """Whether the policy allows a published text, apart from bounds."""
         return (self._may_be_missing and text == self.missing) or self._allows_present(text)
@@ -518,6 +549,11 @@ class PublishedValues(ABC):
             return float(len(present))
         return len(values) - len(present) + self._total_distance(present, text)
 
+    def sum_of_distances(self, values: FloatVector, sizes: Int64Vector, texts: Sequence[str]) -> float:
+        """Return the sum of `total_distance` over clusters whose members follow each other."""
+        groups = np.split(values, np.cumsum(sizes)[:-1])
+        return sum(self.total_distance(own.tolist(), text) for own, text in zip(groups, texts, strict=True))
+
     def _number(self, text: str) -> float:
         raise NotImplementedError
 
@@ -538,6 +574,12 @@ class PublishedValues(ABC):
     def _shown(self, json_text: str) -> str:
         """Return the text of a JSON scalar in the form of the release: a cell has the type of a string."""
         return f'"{json_text}"' if self._is_csv and not json_text.startswith('"') else json_text
+
+
+def _of_most(texts: Iterable[str], sizes: Int64Vector, present: Int64Vector, missing: str) -> list[str]:
+    """Return the texts of the clusters of which most members have a value; the missing one for the others."""
+    found = iter(texts)
+    return [next(found) if has_most else missing for has_most in (2 * present > sizes).tolist()]
 
 
 class PublishedNumbers(PublishedValues):
@@ -561,6 +603,31 @@ class PublishedNumbers(PublishedValues):
         if isinstance(value, self._type):
             return self._sign.to_point(str(value))
         return "null" if value is None else NO_VALUE
+
+    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+        """Return the texts of clusters from exact sums: of the whole parts, and of the fractions as multiples of 2^-62.
+
+        A fraction is an integer over a power of two. Its multiple is added in two halves, so no sum exceeds 63 bits.
+        """
+        is_present, starts = ~np.isnan(values), np.cumsum(sizes) - sizes
+        known = np.where(is_present, values, 0.0)
+        whole = np.trunc(known)
+        fractions = (known - whole) * 2.0**62
+        is_exact = np.abs(whole).max() < _MAX_WHOLE and bool((fractions == np.rint(fractions)).all())
+        if not is_exact or sizes.max() >= _MAX_MEMBERS:
+            return super().of_clusters(values, sizes)
+        multiples = fractions.astype(np.int64)
+        halves = (whole.astype(np.int64), multiples >> 31, multiples & ((1 << 31) - 1), is_present.astype(np.int64))
+        *sums, present = (np.add.reduceat(half, starts) for half in halves)
+        has_most = 2 * present > sizes
+        ratios = zip(*(half[has_most].tolist() for half in (*sums, present)), strict=True)
+        texts = (
+            self.grid.ratio((one << 62) + (high << 31) + low, count << 62)
+            if high or low
+            else self.grid.ratio(one, count)
+            for one, high, low, count in ratios
+        )
+        return _of_most(texts, sizes, present, self.missing)
 
     def _of_present(self, values: Sequence[float]) -> str:
         return self.grid.mean(values)
@@ -588,8 +655,22 @@ class PublishedTimes(PublishedValues):
             None if attribute.bounds is None else tuple(self._grid.rounded(limit) for limit in attribute.limits)
         )
 
+    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+        """Return the texts of clusters from sums of whole milliseconds, which 63 bits hold."""
+        if sizes.max() * max(-_FIRST_MS, _LAST_MS) >= 1 << 63:
+            return super().of_clusters(values, sizes)
+        is_present, starts = ~np.isnan(values), np.cumsum(sizes) - sizes
+        sums = np.add.reduceat(np.where(is_present, values, 0.0).astype(np.int64), starts)
+        present = np.add.reduceat(is_present.astype(np.int64), starts)
+        has_most = 2 * present > sizes
+        ratios = zip(sums[has_most].tolist(), present[has_most].tolist(), strict=True)
+        texts = (self._quoted(self._grid.ratio(total, count)) for total, count in ratios)
+        return _of_most(texts, sizes, present, self.missing)
+
     def _of_present(self, values: Sequence[float]) -> str:
-        text = self._grid.mean(values)
+        return self._quoted(self._grid.mean(values))
+
+    def _quoted(self, text: str) -> str:
         return f'"{text}"' if self._has_quotes else text
 
     def _parse(self, text: str) -> int | None:
@@ -615,6 +696,14 @@ class PublishedRanks(PublishedValues):
     def __init__(self, attribute: Attribute, form: Form) -> None:
         super().__init__(attribute, form)
         self._texts = [self._shown(json_text(item)) for item in attribute.order]
+
+    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+        """Return the texts of clusters from their ranks, sorted in each of them."""
+        is_present, cluster = ~np.isnan(values), np.repeat(np.arange(len(sizes)), sizes)
+        ranks = np.sort(cluster[is_present] * len(self._texts) + values[is_present].astype(np.int64)) % len(self._texts)
+        present = np.bincount(cluster[is_present], minlength=len(sizes))
+        middle = (np.cumsum(present) - present + (present - 1) // 2)[2 * present > sizes]
+        return _of_most((self._texts[rank] for rank in ranks[middle].tolist()), sizes, present, self.missing)
 
     def _of_present(self, values: Sequence[float]) -> str:
         return self._texts[int(sorted(values)[(len(values) - 1) // 2])]
@@ -655,6 +744,53 @@ class PublishedCategories(PublishedValues):
         """Return the published text of a category."""
         return self._shown(category if self._tree is None else json_text(category))
 
+    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+        """Return the texts of clusters; of modes from the count of each category of each cluster.
+
+        The most frequent category has the largest score: its count, then its count in a table, then its place among
+        all categories in descending order.
+        """
+        texts, in_table = self.categories.texts, np.zeros(len(self.categories.texts), np.int64)
+        if self._is_table:
+            for code, count in self.categories.counts.items():
+                in_table[int(code)] = count
+        most = int(in_table.max(initial=0)) + 1
+        has_modes = self._tree is None or self._publish == "mode"
+        if not has_modes or not texts or (int(sizes.max()) + 1) * most * len(texts) >= 1 << 62:
+            return super().of_clusters(values, sizes)
+        is_present, cluster = ~np.isnan(values), np.repeat(np.arange(len(sizes)), sizes)
+        pairs, counts = np.unique(
+            cluster[is_present] * len(texts) + values[is_present].astype(np.int64), return_counts=True
+        )
+        own, codes = np.divmod(pairs, len(texts))
+        descending = sorted(range(len(texts)), key=lambda code: self._sort_key(texts[code]), reverse=True)
+        places = np.empty(len(texts), np.int64)
+        places[descending] = np.arange(len(texts))
+        scores = (counts * most + in_table[codes]) * len(texts) + places[codes]
+        present = np.bincount(cluster[is_present], minlength=len(sizes))
+        firsts = np.flatnonzero(np.diff(own, prepend=-1))
+        best = np.zeros(len(sizes), np.int64)
+        best[own[firsts]] = np.maximum.reduceat(scores, firsts) % len(texts) if len(firsts) else 0
+        shown = [self.shown_category(texts[code]) for code in descending]
+        modes = (shown[place] for place in best[2 * present > sizes].tolist())
+        return _of_most(modes, sizes, present, self.missing)
+
+    def sum_of_distances(self, values: FloatVector, sizes: Int64Vector, texts: Sequence[str]) -> float:
+        """Return the sum over clusters: without a taxonomy the members whose category is not the published one."""
+        if self._tree is not None or not self.categories.texts:
+            return super().sum_of_distances(values, sizes, texts)
+        places: dict[str, int] = {}
+        shown = np.array([places.setdefault(self.shown_category(one), len(places)) for one in self.categories.texts])
+        published = np.repeat(np.array([places.get(text, -1) for text in texts]), sizes)
+        is_missing = np.isnan(values)
+        is_other = is_missing | (shown[np.where(is_missing, 0, values).astype(np.int64)] != published)
+        starts = np.cumsum(sizes) - sizes
+        present, others = (np.add.reduceat(one.astype(np.int64), starts) for one in (~is_missing, is_other))
+        return float(np.where(2 * present > sizes, others, present).sum())
+
+    def _sort_key(self, text: str) -> str:
+        return text if self._tree is None else json_text(text)
+
     def _of_present(self, values: Sequence[float]) -> str:
         if self._tree is None or self._publish == "mode":
             return self.shown_category(self._mode(values))
@@ -668,8 +804,7 @@ class PublishedCategories(PublishedValues):
         ranks = {code: (count, in_table[code] if self._is_table else 0) for code, count in counts.items()}
         most = max(ranks.values())
         # The order of code points is that of UTF-8 bytes.
-        as_json = (lambda text: text) if self._tree is None else json_text
-        return min((texts[code] for code, rank in ranks.items() if rank == most), key=as_json)
+        return min((texts[code] for code, rank in ranks.items() if rank == most), key=self._sort_key)
 
     def _allows_present(self, text: str) -> bool:
         if self._nodes is not None:

@@ -172,7 +172,6 @@ def measure_losses(
         members_of(clusters).astype(np.int32),
         np.array([len(cluster.members) for cluster in clusters], np.int64),
     )
-    ends = np.cumsum(sizes)[:-1]
     losses: dict[str, float | None] = {}
     squares: list[_Squares | None] = []
     clocks: dict[str, bool | None] = {}
@@ -180,9 +179,7 @@ def measure_losses(
         shown, name = (cluster.quasi.split(FIELD_SEPARATOR)[column] for cluster in clusters), one.attribute.name
         values = originals.values[members, column]
         if not one.has_moments:
-            groups = np.split(values, ends)[: len(clusters)]
-            distances = [one.total_distance(own.tolist(), text) for own, text in zip(groups, shown, strict=True)]
-            losses[name] = sum(distances) / len(values) if clusters else None
+            losses[name] = one.sum_of_distances(values, sizes, list(shown)) / len(values) if clusters else None
             continue
         numbers = np.repeat(np.fromiter(map(one.number_of, shown), np.float64, len(clusters)), sizes)
         own_squares = _squares(values, numbers)

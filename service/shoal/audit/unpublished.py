@@ -48,6 +48,8 @@ from shoal.audit.clusters import (
     RecomputedCluster,
     RecomputedClusters,
     clusters_by_partition,
+    members_of,
+    starts_of,
 )
 from shoal.audit.confidential import AuditedColumn
 from shoal.audit.evidence import QuarantineReference
@@ -190,27 +192,26 @@ class PartitionHistory:
         """For a released record the position of the oldest member of its cluster; for others their own position."""
         self._is_released = np.zeros(count, np.bool_)
         newest = np.arange(-1, count, dtype=np.int32)  # of each position, from 1 on
-        spans = []
-        for cluster in clusters:
-            positions = arrivals.positions_of(originals.offsets[cluster.members])
-            start, end = int(positions.min()), int(positions.max())
-            self._oldest[positions], self._is_released[positions] = start, True
-            newest[start + 1] = max(newest[start + 1], end)
-            spans.append((start, end))
+        starts = ends = np.zeros(0, np.int64)
+        if clusters:
+            positions, firsts = arrivals.positions_of(originals.offsets[members_of(clusters)]), starts_of(clusters)
+            starts, ends = np.minimum.reduceat(positions, firsts), np.maximum.reduceat(positions, firsts)
+            self._oldest[positions] = np.repeat(starts, np.diff(firsts, append=len(positions)))
+            self._is_released[positions] = True
+            np.maximum.at(newest, starts + 1, ends.astype(np.int32))
         self._newest_of_earlier = np.maximum.accumulate(newest)[:-1]
-        self._starts = np.sort(np.array([start for start, _ in spans], np.int64))
-        self._last_start = max((start for start, _ in spans), default=0)
+        self._starts, self._last_start = np.sort(starts), int(starts.max(initial=0))
         self._releases_all = stream.rule == "block"
-        self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans)
+        self.is_flushed = not may_flush_early and self._has_flushed_cluster(starts, ends)
         """Whether a cluster shows that the end of the input was decided on, so that nothing is held."""
 
-    def _has_flushed_cluster(self, spans: Sequence[tuple[int, int]]) -> bool:
+    def _has_flushed_cluster(self, starts: Int64Vector, ends: Int64Vector) -> bool:
         """Whether a cluster is too young for delta: neither it nor one released with it has a record that expired."""
         last_expired = len(self._arrivals) - 1 - self._delta
         if not self._releases_all:
-            return any(start > last_expired for start, _ in spans)
-        expired = max((start for start, _ in spans if start <= last_expired), default=-1 - self._delta)
-        return any(end > expired + self._delta for _, end in spans)
+            return bool((starts > last_expired).any())
+        expired = int(starts[starts <= last_expired].max(initial=-1 - self._delta))
+        return bool((ends > expired + self._delta).any())
 
     def flushed_population(self) -> int | None:
         """Return the subjects that were held when the end of the input released records; None if it is not known."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 Status: TypeAlias = Literal["holds", "broken", "not examined"]
 MAX_PLACES = 10  # failed cases that a check lists
@@ -77,6 +80,12 @@ class CheckCounter:
         """Count one case for each condition, with its place."""
         for condition, place in zip(conditions, places, strict=True):
             self.expect(condition, place)
+
+    def expect_all(self, conditions: npt.NDArray[np.bool_], place_of: Callable[[int], int | str]) -> None:
+        """Count one case for each condition; ``place_of``: from the index of a case to its place."""
+        self.examined += len(conditions)
+        for index in np.flatnonzero(~conditions).tolist():
+            self.fail(place_of(index))
 
     def fail(self, place: int | str) -> None:
         """Count one failure and keep the first few places."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal.audit import fields, verify
+from shoal.audit import clusters, fields, reading, verify
 from shoal.policy import Policy
 from support.making import policy_of
 
@@ -58,9 +58,11 @@ def peak(given: Policy, paths: list[Path]) -> int:
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "export"])
 def test_a_record_takes_at_most_250_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    # The texts of a pass and the remembered ones do not grow with the file; here they are as few as in a long file.
+    # The texts of a pass, of a block and the remembered ones do not grow with the file: here as few as in a long file.
     monkeypatch.setattr(fields, "_TEXTS_OF_PASS", 100)
     monkeypatch.setattr(fields, "_MOST_REMEMBERED", 20)
+    monkeypatch.setattr(reading, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(clusters, "_MEMBERS_AT_ONCE", 100)
     suffix, is_export = ".csv" if form == "csv" else ".jsonl", form == "export"
     few, many = (peak(policy(), write(tmp_path, count, suffix, is_export=is_export)) for count in (FEW, MANY))
     assert (many - few) / (MANY - FEW) <= BYTES_PER_RECORD

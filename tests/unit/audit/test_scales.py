@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import (
@@ -13,6 +16,7 @@ from shoal.audit.scales import (
     Categories,
     DecimalSign,
     PublishedCategories,
+    PublishedNumbers,
     PublishedRanks,
     PublishedTimes,
     PublishedValues,
@@ -217,3 +221,48 @@ def test_only_values_that_the_policy_allows_are_accepted(
 ) -> None:
     text = published.text_of(value)
     assert (published.allows(text), published.within_bounds(text)) == (is_allowed, is_inside)
+
+
+def many_values(random: Random, kind: str, count: int) -> list[float]:
+    """Return values of members; of numbers some that need all bits of a float64."""
+    pools: dict[str, Callable[[], float]] = {
+        "whole": lambda: float(random.randint(-3, 9)),
+        "decimal": lambda: random.choice([0.1, 2.5, -2.5, 99.99, 1e5 + 0.1, 2.0**-40]),
+        "tiny": lambda: random.choice([1e-300, 5.0, -7.25]),
+        "huge": lambda: random.choice([1e300, -1e300, 2.0**53, 1.0]),
+        "time": lambda: float(random.randint(0, 10**12)),
+        "code": lambda: float(random.randint(0, 4)),
+    }
+    return [NAN if random.random() < 0.3 else pools[kind]() for _ in range(count)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+@pytest.mark.parametrize("kind", ["whole", "decimal", "tiny", "huge", "time", "code", "ancestor"])
+def test_clusters_publish_together_what_each_publishes_by_itself(form: Form, kind: str) -> None:
+    random = Random(f"{form} {kind}")
+    missing: dict[str, Any] = {"missing": "group"}
+    tree = Taxonomy((("A", "x"), ("B", "x"), ("C", "y"), ("D", "y"), ("E", "y")))
+    several: list[PublishedValues] = []
+    if kind == "time":
+        several = [PublishedTimes(attribute(Scale.TIME, time_step=TimeStep(1, "day"), **missing), form)]
+    elif kind in {"code", "ancestor"}:
+        modes = [nominal(form, table=table, **missing) for table in (False, True)]
+        modes += [nominal(form, taxonomy=tree, publish="mode" if kind == "code" else kind, **missing)]
+        for mode in modes:
+            coded(
+                mode, ["E", "D", "C", "B", "A"] if mode.attribute.taxonomy else ['"b"', "7", '"7"', '"a"', '"\uffff"']
+            )
+            mode.categories.counts.update({0.0: 3, 1.0: 9, 3.0: 9})  # type: ignore[dict-item]
+        several = [*modes, PublishedRanks(attribute(Scale.ORDINAL, order=(1, 2, 3, 4, 5), **missing), form)]
+    else:
+        resolutions = ({"resolution": Decimal(step)} for step in ("0", "0.01", "5"))
+        numbers = [attribute(Scale.NUMERIC, **one, **missing) for one in resolutions]
+        several = [PublishedNumbers(one, form, table=True) for one in numbers]
+    for one in several:
+        groups = [many_values(random, "code" if kind == "ancestor" else kind, random.randint(1, 5)) for _ in range(200)]
+        values, sizes = np.concatenate(groups), np.array(list(map(len, groups)))
+        texts = list(map(one.of_members, groups))
+        assert one.of_clusters(values, sizes) == texts
+        if not one.has_moments:
+            distances = map(one.total_distance, groups, texts)
+            assert one.sum_of_distances(values, sizes, texts) == pytest.approx(sum(distances), rel=1e-12)
