@@ -187,5 +187,7 @@ def _usable_members(
 
 
 def _centroid(originals: Originals, members: Int64Vector, published: Sequence[PublishedValues]) -> str:
-    columns = originals.values[members].T.tolist()
-    return FIELD_SEPARATOR.join(one.of_members(column) for one, column in zip(published, columns, strict=True))
+    columns, subjects = originals.values[members].T.tolist(), originals.subjects[members].tolist()
+    return FIELD_SEPARATOR.join(
+        one.of_members(column, subjects) for one, column in zip(published, columns, strict=True)
+    )

@@ -459,6 +459,12 @@ NO_VALUE = "\x02"
 """Text of an unreadable value. Recomputed texts are JSON, numbers or cells, so it equals none of them."""
 
 
+def _most_have_one(values: Sequence[float], subjects: Sequence[int]) -> bool:
+    """Whether more than half of the people of a cluster have a value in any of their records."""
+    with_value = {subject for value, subject in zip(values, subjects, strict=True) if not math.isnan(value)}
+    return 2 * len(with_value) > len(set(subjects))
+
+
 class PublishedValues(ABC):
     """The published values of one quasi-identifier."""
 
@@ -470,12 +476,12 @@ class PublishedValues(ABC):
         self.missing = '""' if self._is_csv else "null"
         self._may_be_missing = attribute.may_be_missing
 
-    def of_members(self, values: Sequence[float]) -> str:
+    def of_members(self, values: Sequence[float], subjects: Sequence[int]) -> str:
         """Return the text that a cluster publishes; ``values``: of all members, NaN where a value is missing."""
         if not self._may_be_missing:
             return self._of_present(values)
         present = [value for value in values if not math.isnan(value)]
-        return self._of_present(present) if 2 * len(present) > len(values) else self.missing
+        return self._of_present(present) if _most_have_one(values, subjects) else self.missing
 
     def allows(self, text: str) -> bool:
         """Whether the policy allows a published text, apart from bounds."""
@@ -501,11 +507,11 @@ class PublishedValues(ABC):
         """Return a published number, or the milliseconds of a time; NaN if it is missing."""
         return math.nan if text == self.missing else self._number(text)
 
-    def total_distance(self, values: Sequence[float], text: str) -> float:
+    def total_distance(self, values: Sequence[float], subjects: Sequence[int], text: str) -> float:
         """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
         present = [value for value in values if not math.isnan(value)]
         # An empty cell can also be the category that is an empty text.
-        if 2 * len(present) <= len(values):
+        if not _most_have_one(values, subjects):
             return float(len(present))
         return len(values) - len(present) + self._total_distance(present, text)
 

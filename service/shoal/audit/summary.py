@@ -180,8 +180,11 @@ def measure_losses(
         shown, name = (cluster.quasi.split(FIELD_SEPARATOR)[column] for cluster in clusters), one.attribute.name
         values = originals.values[members, column]
         if not one.has_moments:
-            groups = np.split(values, ends)[: len(clusters)]
-            distances = [one.total_distance(own.tolist(), text) for own, text in zip(groups, shown, strict=True)]
+            groups = (np.split(of_all, ends)[: len(clusters)] for of_all in (values, originals.subjects[members]))
+            distances = [
+                one.total_distance(own.tolist(), subjects.tolist(), text)
+                for own, subjects, text in zip(*groups, shown, strict=True)
+            ]
             losses[name] = sum(distances) / len(values) if clusters else None
             continue
         numbers = np.repeat(np.fromiter(map(one.number_of, shown), np.float64, len(clusters)), sizes)
