@@ -202,8 +202,8 @@ class Embedding:
 class _Publication:
     """Computes what clusters publish of some attributes.
 
-    A cluster publishes null unless more than half of its people have a value; then it publishes that of the records with
-    one. So at least k/2 people have none if null is published, and more than k/2 have one if a value is.
+    A cluster publishes null unless more than half of its people have a value; then it publishes the value of these
+    records. So at least k/2 people have none where null is published, and more than k/2 have one where a value is.
     """
 
     def __init__(self, axes: Sequence[_Axis], *, is_exact: bool, is_table: bool) -> None:
@@ -267,7 +267,8 @@ def _count_people(clusters: Int64Vector, people: Int64Vector, count: int) -> Int
     clusters, people = clusters[order], people[order]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (clusters[1:] != clusters[:-1]) | (people[1:] != people[:-1])
-    return np.bincount(clusters[is_first], minlength=count)
+    counts: Int64Vector = np.bincount(clusters[is_first], minlength=count).astype(np.int64)
+    return counts
 
 
 def _unit_of_bounds(axis: _Axis) -> float | None:
