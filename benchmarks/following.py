@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "deploy" / "demo"))
 
 from fetch import records
 
-__all__ = ["Stream", "following_part", "found_by_chaining", "least_suppressed", "release"]
+__all__ = ["Stream", "following_part", "found_by_chaining", "least_suppressed", "release", "visits"]
 
 K, STEP = 5, 0.4  # STEP: how far an unchanged value moves between two records, in standard deviations of people
 SET, GROUP = 8 * (K + 1), 8 + 4  # bytes of a person with its candidates, and with the number of a fixed group

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from following import Stream, found_by_chaining, least_suppressed, release
+from following import Stream, found_by_chaining, least_suppressed, release, visits
 from stream_figures import write_rule
+from support.attack_results import measured
+from support.by_night import at_night
 
 pytestmark = pytest.mark.unit
 
@@ -65,3 +67,18 @@ def test_companions_hide_a_person_unless_one_value_is_known() -> None:
 )
 def test_what_no_rule_can_publish_worked_out_by_hand(people: list[int], delta: int, fewest: int, share: float) -> None:
     assert least_suppressed(np.array(people), delta, fewest) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("k", [5, *at_night(10)])
+def test_a_person_is_followed_by_a_value_that_changes_slowly(k: int) -> None:
+    stream = visits()
+    found, _ = write_rule(stream.values, k, stream.delta, "awo" if k == 5 else "block", people=stream.people)
+    rows, _, _ = found_by_chaining(stream, np.split(found.positions, found.cluster_bounds[1:-1]))
+    measured(
+        "R25",
+        f"rows of a person chained by a value that changes slowly, 1,000 people with ten records, k = {k}",
+        knows="all clusters of the target",
+        success=rows,
+        source="point 5: releases do not compose",
+        beside=f"one cluster alone: {1 / k:.3f}; other ways: ADR 29",
+    )

@@ -273,25 +273,3 @@ def test_a_record_without_a_value_is_not_found_inside_its_cluster(missing: str) 
         source="1/k: all rows of a cluster are equal",
         beside="if only its row had null: 1.00",
     )
-
-
-def test_null_may_tell_that_a_person_has_no_value() -> None:
-    names = list(MISSING["group"])
-    hits, of_all = [], []
-    for seed in range(6):
-        release = released(policy_of(MISSING["group"], K, delta=40), tagged(incomplete(names, seed)))
-        for cluster in release.clusters:
-            row = json.loads(cluster.rows[0])
-            for name in names:
-                if row[name] is None:
-                    without = [not has_value(release.records[offset], name) for offset in cluster.offsets]
-                    hits.append(float(np.mean(without)))
-                    of_all.append(float(all(without)))
-    measured(
-        "R18",
-        f"members of a cluster with null that have no value, drawn records, `missing: group`, k = {K}",
-        knows="cluster of the target",
-        success=hits,
-        source="point 7: null shows that at least half of the records have none",
-        beside=f"clusters with null of which no member has a value: {np.mean(of_all):.2f}",
-    )

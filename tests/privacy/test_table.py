@@ -36,7 +36,7 @@ def test_the_page_has_a_result_for_every_attack() -> None:
         name for name, attack in ATTACKS.items() if not standing(attack, [row for row in rows if row.attack == name])
     ]
     assert unanswered == []
-    assert list(ATTACKS) == [f"R{number}" for number in range(1, 40)]
+    assert list(ATTACKS) == [f"R{number}" for number in range(1, 43)]
 
 
 def test_every_test_that_records_a_result_is_in_the_page() -> None:
@@ -74,7 +74,7 @@ def test_a_success_above_its_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_pa
     with pytest.raises(AssertionError, match="two attacks"):
         measured("R1", "y", knows="none", success=0.2, bound=0.3, source="here")
     with pytest.raises(AssertionError, match="is not an attack of the list"):
-        impossible("R40", "never")
+        impossible("R43", "never")
 
 
 def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

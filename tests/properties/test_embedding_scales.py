@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.scales import TaxonomyTree
+from shoal.audit.scales import TaxonomyTree, published_values
 from shoal.policy import Scale, Taxonomy
 from shoal.scales import CategoryIndex, Embedding
 from support.scales import attribute, block_of, policy_with
@@ -120,3 +120,26 @@ def test_published_nodes_equal_a_plain_computation_in_any_order(taxonomy: Taxono
         lower_median = sorted(ranks[name] for name in cluster)[(len(cluster) - 1) // 2]
         names = [ancestor, median, plain_mode(cluster), "abcdefghijkl"[lower_median]]
         assert texts == [f'"{name}"' for name in names]
+
+
+@given(st.data(), st.sampled_from(["group", "mean"]))
+def test_engine_and_judge_publish_a_value_if_more_than_half_of_the_people_have_one(
+    data: st.DataObject, missing: str
+) -> None:
+    record = st.tuples(st.integers(0, 5), st.none() | st.integers(0, 9))
+    clusters = data.draw(st.lists(st.lists(record, min_size=1, max_size=9), min_size=1, max_size=5))
+    rank = attribute("rank", Scale.ORDINAL, order=tuple("abcdefghij"), missing=missing)
+    policy = policy_with(rank, attribute("number", Scale.NUMERIC, bounds=(0.0, 9.0), integer=True, missing=missing))
+    values = block_of(policy, [[value, value] for cluster in clusters for _, value in cluster]).values
+    people = np.array([who for cluster in clusters for who, _ in cluster])
+    bounds = np.cumsum([0, *map(len, clusters)])
+    texts = Embedding.of(policy, None).published(values, bounds, people).texts
+    judged = published_values(policy, "jsonl", table=False, has_table_grids=False)
+    for cluster, shown, start, end in zip(clusters, texts, bounds[:-1], bounds[1:], strict=True):
+        with_value = {who for who, value in cluster if value is not None}
+        is_null = 2 * len(with_value) <= len({who for who, _ in cluster})
+        assert [text == "null" for text in shown] == [is_null, is_null]
+        columns = values[start:end].T.tolist()
+        assert [
+            one.of_members(own, people[start:end].tolist()) for one, own in zip(judged, columns, strict=True)
+        ] == shown

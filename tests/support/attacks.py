@@ -1,4 +1,4 @@
-"""The known attacks on an anonymized stream. Their numbers R1 to R39 are defined here.
+"""The known attacks on an anonymized stream. Their numbers R1 to R42 are defined here.
 
 ``outside`` says what Shoal does not guarantee, and in which point of SECURITY.md; ``missing`` names what cannot be
 attacked because it does not exist yet. The results of tests are not in this file: they come from `attack_results`.
@@ -62,7 +62,7 @@ ATTACKS = {
     ),
     "R18": Attack(
         "A missing value that is published as missing identifies its record within the cluster",
-        outside="null shows that at least half of the cluster have no value (point 7)",
+        outside="null shows that at least half of the people of the cluster have no value (point 7)",
     ),
     "R19": Attack(
         "All members of a cluster have the same confidential value",
@@ -86,7 +86,7 @@ ATTACKS = {
     ),
     "R24": Attack("One person has most of the records of a cluster of k people"),
     "R25": Attack(
-        "A constant value of one person is intersected over that person's clusters",
+        "A constant or slowly changing value of one person is followed over that person's clusters",
         outside="k-anonymity does not compose over releases (point 5)",
     ),
     "R26": Attack(
@@ -123,5 +123,17 @@ ATTACKS = {
     "R39": Attack(
         "Exact sums of two runs that differ by one record, or a message of `shoal verify`, show that record",
         outside="the summary of `shoal pipe` has exact sums; two runs are two releases (point 6)",
+    ),
+    "R40": Attack(
+        "A model of confidential values on quasi-identifiers, trained on the release alone, links a row of a cluster",
+        outside="a confidential value that goes with quasi-identifiers links above 1/k, with `l` too (point 3)",
+    ),
+    "R41": Attack(
+        "An attacker who knows the quasi-identifiers of all members of a cluster assigns its rows to them",
+        outside="the same, with all members known (points 3, 7)",
+    ),
+    "R42": Attack(
+        "A published node of a taxonomy is the lowest common one, so at least two of its children have a member",
+        outside="often all members but one are under one child; a larger k makes that rarer (point 7)",
     ),
 }

@@ -127,11 +127,12 @@ class ScaleShape:
 
     def shown_of(self, records: Sequence[Record], everyone: Sequence[Record]) -> tuple[str, ...]:
         """Return what a cluster publishes, as JSON. In a stream the other clusters are not known."""
-        found = []
+        found, people = [], {record["patient"].strip() for record in records}
         for name, publish in COLUMNS.items():
+            owners = [record["patient"].strip() for record in records if record[name] not in {None, "", "?"}]
             present = [record[name] for record in records if record[name] not in {None, "", "?"}]
             others = [record[name] for record in everyone] if self.is_table else []
-            shown = publish(present, others) if 2 * len(present) > len(records) else None
+            shown = publish(present, others) if 2 * len(set(owners)) > len(people) else None
             found.append(json.dumps(shown, ensure_ascii=False))
         return tuple(found)
 

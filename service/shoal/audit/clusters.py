@@ -250,6 +250,9 @@ def _centroids(
         start = int(ends[first - 1]) if first else 0
         last = max(int(np.searchsorted(ends, start + _MEMBERS_AT_ONCE)), first + 1)
         own, own_sizes = members[start : int(ends[last - 1])], sizes[first:last]
-        columns = [one.of_clusters(originals.values[own, column], own_sizes) for column, one in enumerate(published)]
+        subjects = originals.subjects[own]
+        columns = [
+            one.of_clusters(originals.values[own, column], subjects, own_sizes) for column, one in enumerate(published)
+        ]
         found += map(FIELD_SEPARATOR.join, zip(*columns, strict=True)) if columns else [""] * len(own_sizes)
     return found

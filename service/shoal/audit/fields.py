@@ -785,8 +785,8 @@ class RecordReader:
             for a in policy.unchanged_fields
         ]
         self._comparable = comparable_fields(policy, released)
-        self._subject, self._sign = policy.subject, sign
-        subject = policy.subject
+        subject = self._subject = policy.subject
+        self._sign = sign
         self._no_subjects = (
             set() if subject is None else {_spelt_subject(text, subject) for text in policy.missing_values}
         )

@@ -33,6 +33,7 @@ from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is
 from shoal.policy import BLANKS, JSON_NUMBER, Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
 
 _POINT_ZERO = re.compile(r"(0|-?[1-9][0-9]*)\.0+")
+BoolVector: TypeAlias = npt.NDArray[np.bool_]
 FloatVector: TypeAlias = npt.NDArray[np.float64]
 Int64Vector: TypeAlias = npt.NDArray[np.int64]
 _MAX_WHOLE, _MAX_MEMBERS = 2.0**40, 1 << 22
@@ -492,6 +493,12 @@ NO_VALUE = "\x02"
 """Text of an unreadable value. Recomputed texts are JSON, numbers or cells, so it equals none of them."""
 
 
+def _most_have_one(values: Sequence[float], subjects: Sequence[int]) -> bool:
+    """Whether more than half of the people of a cluster have a value in any of their records."""
+    with_value = {subject for value, subject in zip(values, subjects, strict=True) if not math.isnan(value)}
+    return 2 * len(with_value) > len(set(subjects))
+
+
 class PublishedValues(ABC):
     """The published values of one quasi-identifier."""
 
@@ -503,18 +510,36 @@ class PublishedValues(ABC):
         self.missing = '""' if self._is_csv else "null"
         self._may_be_missing = attribute.may_be_missing
 
-    def of_members(self, values: Sequence[float]) -> str:
+    def of_members(self, values: Sequence[float], subjects: Sequence[int]) -> str:
         """Return the text that a cluster publishes; ``values``: of all members, NaN where a value is missing."""
         if not self._may_be_missing:
             return self._of_present(values)
         present = [value for value in values if not math.isnan(value)]
-        return self._of_present(present) if 2 * len(present) > len(values) else self.missing
+        return self._of_present(present) if _most_have_one(values, subjects) else self.missing
 
-    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+    def of_clusters(self, values: FloatVector, subjects: Int64Vector, sizes: Int64Vector) -> list[str]:
         """Return the texts of `of_members` for clusters whose members follow each other; no size is 0."""
-        ends = np.cumsum(sizes).tolist()
+        return self._of_clusters(values, sizes, self._have_most(values, subjects, sizes))
+
+    def _have_most(self, values: FloatVector, subjects: Int64Vector, sizes: Int64Vector) -> BoolVector:
+        """Return whether more than half of the people of each cluster have a value in any of their records."""
+        is_present = ~np.isnan(values)
+        if is_present.all():
+            return np.ones(len(sizes), np.bool_)
+        cluster = np.repeat(np.arange(len(sizes)), sizes)
+        order = np.lexsort((subjects, cluster))
+        cluster, of_one = cluster[order], subjects[order]
+        firsts = np.flatnonzero((np.diff(cluster, prepend=-1) != 0) | (np.diff(of_one, prepend=-1) != 0))
+        with_value = np.logical_or.reduceat(is_present[order], firsts)
+        people = np.bincount(cluster[firsts], minlength=len(sizes))
+        return 2 * np.bincount(cluster[firsts][with_value], minlength=len(sizes)) > people
+
+    def _of_clusters(self, values: FloatVector, sizes: Int64Vector, has_most: BoolVector) -> list[str]:
+        """Return the texts of clusters; of those where `has_most` is False the missing one."""
+        groups = np.split(values, np.cumsum(sizes)[:-1])
         return [
-            self.of_members(values[end - size : end].tolist()) for end, size in zip(ends, sizes.tolist(), strict=True)
+            self._of_present(own[~np.isnan(own)].tolist()) if most else self.missing
+            for own, most in zip(groups, has_most.tolist(), strict=True)
         ]
 
     def allows(self, text: str) -> bool:
@@ -541,18 +566,21 @@ class PublishedValues(ABC):
         """Return a published number, or the milliseconds of a time; NaN if it is missing."""
         return math.nan if text == self.missing else self._number(text)
 
-    def total_distance(self, values: Sequence[float], text: str) -> float:
+    def total_distance(self, values: Sequence[float], subjects: Sequence[int], text: str) -> float:
         """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
         present = [value for value in values if not math.isnan(value)]
         # An empty cell can also be the category that is an empty text.
-        if 2 * len(present) <= len(values):
+        if not _most_have_one(values, subjects):
             return float(len(present))
         return len(values) - len(present) + self._total_distance(present, text)
 
-    def sum_of_distances(self, values: FloatVector, sizes: Int64Vector, texts: Sequence[str]) -> float:
+    def sum_of_distances(
+        self, values: FloatVector, subjects: Int64Vector, sizes: Int64Vector, texts: Sequence[str]
+    ) -> float:
         """Return the sum of `total_distance` over clusters whose members follow each other."""
-        groups = np.split(values, np.cumsum(sizes)[:-1])
-        return sum(self.total_distance(own.tolist(), text) for own, text in zip(groups, texts, strict=True))
+        ends = np.cumsum(sizes)[:-1]
+        groups = zip(np.split(values, ends), np.split(subjects, ends), texts, strict=True)
+        return sum(self.total_distance(own.tolist(), people.tolist(), text) for own, people, text in groups)
 
     def _number(self, text: str) -> float:
         raise NotImplementedError
@@ -576,10 +604,10 @@ class PublishedValues(ABC):
         return f'"{json_text}"' if self._is_csv and not json_text.startswith('"') else json_text
 
 
-def _of_most(texts: Iterable[str], sizes: Int64Vector, present: Int64Vector, missing: str) -> list[str]:
-    """Return the texts of the clusters of which most members have a value; the missing one for the others."""
+def _of_most(texts: Iterable[str], has_most: BoolVector, missing: str) -> list[str]:
+    """Return the texts of the clusters of which most people have a value; the missing one for the others."""
     found = iter(texts)
-    return [next(found) if has_most else missing for has_most in (2 * present > sizes).tolist()]
+    return [next(found) if most else missing for most in has_most.tolist()]
 
 
 class PublishedNumbers(PublishedValues):
@@ -604,7 +632,7 @@ class PublishedNumbers(PublishedValues):
             return self._sign.to_point(str(value))
         return "null" if value is None else NO_VALUE
 
-    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+    def _of_clusters(self, values: FloatVector, sizes: Int64Vector, has_most: BoolVector) -> list[str]:
         """Return the texts of clusters from exact sums: of the whole parts, and of the fractions as multiples of 2^-62.
 
         A fraction is an integer over a power of two. Its multiple is added in two halves, so no sum exceeds 63 bits.
@@ -615,11 +643,10 @@ class PublishedNumbers(PublishedValues):
         fractions = (known - whole) * 2.0**62
         is_exact = np.abs(whole).max() < _MAX_WHOLE and bool((fractions == np.rint(fractions)).all())
         if not is_exact or sizes.max() >= _MAX_MEMBERS:
-            return super().of_clusters(values, sizes)
+            return super()._of_clusters(values, sizes, has_most)
         multiples = fractions.astype(np.int64)
         halves = (whole.astype(np.int64), multiples >> 31, multiples & ((1 << 31) - 1), is_present.astype(np.int64))
         *sums, present = (np.add.reduceat(half, starts) for half in halves)
-        has_most = 2 * present > sizes
         ratios = zip(*(half[has_most].tolist() for half in (*sums, present)), strict=True)
         texts = (
             self.grid.ratio((one << 62) + (high << 31) + low, count << 62)
@@ -627,7 +654,7 @@ class PublishedNumbers(PublishedValues):
             else self.grid.ratio(one, count)
             for one, high, low, count in ratios
         )
-        return _of_most(texts, sizes, present, self.missing)
+        return _of_most(texts, has_most, self.missing)
 
     def _of_present(self, values: Sequence[float]) -> str:
         return self.grid.mean(values)
@@ -655,17 +682,16 @@ class PublishedTimes(PublishedValues):
             None if attribute.bounds is None else tuple(self._grid.rounded(limit) for limit in attribute.limits)
         )
 
-    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+    def _of_clusters(self, values: FloatVector, sizes: Int64Vector, has_most: BoolVector) -> list[str]:
         """Return the texts of clusters from sums of whole milliseconds, which 63 bits hold."""
         if sizes.max() * max(-_FIRST_MS, _LAST_MS) >= 1 << 63:
-            return super().of_clusters(values, sizes)
+            return super()._of_clusters(values, sizes, has_most)
         is_present, starts = ~np.isnan(values), np.cumsum(sizes) - sizes
         sums = np.add.reduceat(np.where(is_present, values, 0.0).astype(np.int64), starts)
         present = np.add.reduceat(is_present.astype(np.int64), starts)
-        has_most = 2 * present > sizes
         ratios = zip(sums[has_most].tolist(), present[has_most].tolist(), strict=True)
         texts = (self._quoted(self._grid.ratio(total, count)) for total, count in ratios)
-        return _of_most(texts, sizes, present, self.missing)
+        return _of_most(texts, has_most, self.missing)
 
     def _of_present(self, values: Sequence[float]) -> str:
         return self._quoted(self._grid.mean(values))
@@ -697,13 +723,13 @@ class PublishedRanks(PublishedValues):
         super().__init__(attribute, form)
         self._texts = [self._shown(json_text(item)) for item in attribute.order]
 
-    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+    def _of_clusters(self, values: FloatVector, sizes: Int64Vector, has_most: BoolVector) -> list[str]:
         """Return the texts of clusters from their ranks, sorted in each of them."""
         is_present, cluster = ~np.isnan(values), np.repeat(np.arange(len(sizes)), sizes)
         ranks = np.sort(cluster[is_present] * len(self._texts) + values[is_present].astype(np.int64)) % len(self._texts)
         present = np.bincount(cluster[is_present], minlength=len(sizes))
-        middle = (np.cumsum(present) - present + (present - 1) // 2)[2 * present > sizes]
-        return _of_most((self._texts[rank] for rank in ranks[middle].tolist()), sizes, present, self.missing)
+        middle = (np.cumsum(present) - present + (present - 1) // 2)[has_most]
+        return _of_most((self._texts[rank] for rank in ranks[middle].tolist()), has_most, self.missing)
 
     def _of_present(self, values: Sequence[float]) -> str:
         return self._texts[int(sorted(values)[(len(values) - 1) // 2])]
@@ -744,7 +770,7 @@ class PublishedCategories(PublishedValues):
         """Return the published text of a category."""
         return self._shown(category if self._tree is None else json_text(category))
 
-    def of_clusters(self, values: FloatVector, sizes: Int64Vector) -> list[str]:
+    def _of_clusters(self, values: FloatVector, sizes: Int64Vector, has_most: BoolVector) -> list[str]:
         """Return the texts of clusters; of modes from the count of each category of each cluster.
 
         The most frequent category has the largest score: its count, then its count in a table, then its place among
@@ -757,7 +783,7 @@ class PublishedCategories(PublishedValues):
         most = int(in_table.max(initial=0)) + 1
         has_modes = self._tree is None or self._publish == "mode"
         if not has_modes or not texts or (int(sizes.max()) + 1) * most * len(texts) >= 1 << 62:
-            return super().of_clusters(values, sizes)
+            return super()._of_clusters(values, sizes, has_most)
         is_present, cluster = ~np.isnan(values), np.repeat(np.arange(len(sizes)), sizes)
         pairs, counts = np.unique(
             cluster[is_present] * len(texts) + values[is_present].astype(np.int64), return_counts=True
@@ -767,18 +793,19 @@ class PublishedCategories(PublishedValues):
         places = np.empty(len(texts), np.int64)
         places[descending] = np.arange(len(texts))
         scores = (counts * most + in_table[codes]) * len(texts) + places[codes]
-        present = np.bincount(cluster[is_present], minlength=len(sizes))
         firsts = np.flatnonzero(np.diff(own, prepend=-1))
         best = np.zeros(len(sizes), np.int64)
         best[own[firsts]] = np.maximum.reduceat(scores, firsts) % len(texts) if len(firsts) else 0
         shown = [self.shown_category(texts[code]) for code in descending]
-        modes = (shown[place] for place in best[2 * present > sizes].tolist())
-        return _of_most(modes, sizes, present, self.missing)
+        modes = (shown[place] for place in best[has_most].tolist())
+        return _of_most(modes, has_most, self.missing)
 
-    def sum_of_distances(self, values: FloatVector, sizes: Int64Vector, texts: Sequence[str]) -> float:
+    def sum_of_distances(
+        self, values: FloatVector, subjects: Int64Vector, sizes: Int64Vector, texts: Sequence[str]
+    ) -> float:
         """Return the sum over clusters: without a taxonomy the members whose category is not the published one."""
         if self._tree is not None or not self.categories.texts:
-            return super().sum_of_distances(values, sizes, texts)
+            return super().sum_of_distances(values, subjects, sizes, texts)
         places: dict[str, int] = {}
         shown = np.array([places.setdefault(self.shown_category(one), len(places)) for one in self.categories.texts])
         published = np.repeat(np.array([places.get(text, -1) for text in texts]), sizes)
@@ -786,7 +813,7 @@ class PublishedCategories(PublishedValues):
         is_other = is_missing | (shown[np.where(is_missing, 0, values).astype(np.int64)] != published)
         starts = np.cumsum(sizes) - sizes
         present, others = (np.add.reduceat(one.astype(np.int64), starts) for one in (~is_missing, is_other))
-        return float(np.where(2 * present > sizes, others, present).sum())
+        return float(np.where(self._have_most(values, subjects, sizes), others, present).sum())
 
     def _sort_key(self, text: str) -> str:
         return text if self._tree is None else json_text(text)

@@ -179,7 +179,8 @@ def measure_losses(
         shown, name = (cluster.quasi.split(FIELD_SEPARATOR)[column] for cluster in clusters), one.attribute.name
         values = originals.values[members, column]
         if not one.has_moments:
-            losses[name] = one.sum_of_distances(values, sizes, list(shown)) / len(values) if clusters else None
+            total = one.sum_of_distances(values, originals.subjects[members], sizes, list(shown)) if clusters else 0.0
+            losses[name] = total / len(values) if clusters else None
             continue
         numbers = np.repeat(np.fromiter(map(one.number_of, shown), np.float64, len(clusters)), sizes)
         own_squares = _squares(values, numbers)

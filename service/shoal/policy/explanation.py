@@ -381,8 +381,6 @@ _CODE_WORDS = {
 """Words in the name of a field whose values are codes, not names of people."""
 MANY_LEAVES = 20
 """From this number of categories on, two random records rarely have the same one."""
-SAFE_SHARE = 0.5
-"""With a larger share, one person can have more than half of the records of a cluster."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -401,12 +399,6 @@ def _advise_on_fields(policy: Policy) -> Iterator[str]:
 
 
 def _advise_on_missing(policy: Policy) -> Iterator[str]:
-    missing = _names(attribute for attribute in policy.quasi_identifiers if attribute.may_be_missing)
-    if missing and policy.max_share > SAFE_SHARE:
-        yield (
-            f"{missing}: a cluster publishes a value if more than half of its records have one; with "
-            "privacy.max_share above 0.5 these can all be records of one person; give max_share: 0.5 or less"
-        )
     if policy.missing_values != ("",) and not any(attribute.may_be_missing for attribute in policy.clustered):
         yield (
             "missing_values: a record with one of them in a quasi-identifier is quarantined; set missing: group at the "

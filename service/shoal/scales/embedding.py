@@ -25,7 +25,7 @@ from shoal.kernels.sums import dense_coordinates, frequent_coordinates
 from shoal.policy import Policy, Role
 from shoal.scales.nominal import CategoryTree
 from shoal.scales.numeric import PublicationGrid, Published
-from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, scale_of
+from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, cluster_of_each, scale_of
 
 VARIANCES_APART = 2.0
 """Squared distance of two records with different categories, in variances of a number."""
@@ -189,16 +189,21 @@ class Embedding:
         axes = [a for a in self._axes if a.scale.attribute.role is not Role.QUASI_IDENTIFIER or a.column in chosen]
         return Embedding(axes, is_exact=self._is_exact, is_table=self._is_table)
 
-    def published(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> Published:
-        """Return the published values of clusters; see `PublicationGrid.published` for the arguments."""
-        return self._publication.of_clusters(values, cluster_bounds)
+    def published(
+        self, values: Float64Matrix, cluster_bounds: Int64Vector, people: Int64Vector | None = None
+    ) -> Published:
+        """Return the published values of clusters; see `PublicationGrid.published` for the arguments.
+
+        ``people`` (E,) says whose each member is; without it, each is a person of its own.
+        """
+        return self._publication.of_clusters(values, cluster_bounds, people)
 
 
 class _Publication:
     """Computes what clusters publish of some attributes.
 
-    A cluster publishes null unless more than half of its members have a value; then it publishes the value of these. If
-    no subject has more than half of a cluster, they are records of at least two subjects.
+    A cluster publishes null unless more than half of its people have a value; then it publishes the value of these
+    records. So at least k/2 people have none where null is published, and more than k/2 have one where a value is.
     """
 
     def __init__(self, axes: Sequence[_Axis], *, is_exact: bool, is_table: bool) -> None:
@@ -214,7 +219,7 @@ class _Publication:
             if steps[i] is None
         ]
 
-    def of_clusters(self, values: Float64Matrix, bounds: Int64Vector) -> Published:
+    def of_clusters(self, values: Float64Matrix, bounds: Int64Vector, people: Int64Vector | None) -> Published:
         """Return the published values of clusters, not empty, of values (E, d) with all columns."""
         is_all = self._mean_columns == list(range(values.shape[1]))
         numbers = np.empty((len(bounds) - 1, self._count))
@@ -227,11 +232,13 @@ class _Publication:
             for i, column in zip(self._means, zip(*numeric.texts, strict=True), strict=False):
                 columns[i] = list(column)
         for i, column_number, publisher in self._others:
-            columns[i], numbers[:, i] = _publish(publisher, values[:, column_number], bounds)
+            columns[i], numbers[:, i] = _publish(publisher, values[:, column_number], bounds, people)
         return Published([list(row) for row in zip(*columns, strict=True)], numbers)
 
 
-def _publish(publisher: Publisher, values: Float64Vector, bounds: Int64Vector) -> tuple[list[str], Float64Vector]:
+def _publish(
+    publisher: Publisher, values: Float64Vector, bounds: Int64Vector, people: Int64Vector | None
+) -> tuple[list[str], Float64Vector]:
     """Return the published values of one attribute, null and NaN for a cluster that publishes none."""
     if len(bounds) == 1:
         return [], np.zeros(0)
@@ -239,15 +246,29 @@ def _publish(publisher: Publisher, values: Float64Vector, bounds: Int64Vector) -
     publisher.count(values[is_known])
     if is_known.all():
         return publisher.publish(values, bounds)
-    sizes = np.diff(bounds)
-    counts = np.diff(np.append(0, np.cumsum(is_known))[bounds])
-    publishes = 2 * counts > sizes
+    sizes, clusters = np.diff(bounds), cluster_of_each(bounds)
+    counts = np.bincount(clusters[is_known], minlength=len(sizes))
+    if people is None:
+        publishes = 2 * counts > sizes
+    else:
+        with_value = _count_people(clusters[is_known], people[is_known], len(sizes))
+        publishes = 2 * with_value > _count_people(clusters, people, len(sizes))
     texts, numbers = np.full(len(sizes), "null", np.object_), np.full(len(sizes), np.nan)
     if publishes.any():
         members = is_known & publishes.repeat(sizes)
         found = publisher.publish(values[members], np.append(0, np.cumsum(counts[publishes])))
         texts[publishes], numbers[publishes] = found
     return texts.tolist(), numbers
+
+
+def _count_people(clusters: Int64Vector, people: Int64Vector, count: int) -> Int64Vector:
+    """Return how many different people have records in each of ``count`` clusters. Cost: O(E log E)."""
+    order = np.lexsort((people, clusters))
+    clusters, people = clusters[order], people[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (clusters[1:] != clusters[:-1]) | (people[1:] != people[:-1])
+    counts: Int64Vector = np.bincount(clusters[is_first], minlength=count).astype(np.int64)
+    return counts
 
 
 def _unit_of_bounds(axis: _Axis) -> float | None:

@@ -252,8 +252,8 @@ class PartitionPipeline:
         """Return decisions with what the clusters publish, and learn from it."""
         if len(decided.cluster_bounds) == 1:
             return _Published(decided, [], np.empty((0, len(self._embedding.unit))), self._embedding.unit)
-        values = self._records.values(decided.positions)
-        texts, centroids = self._embedding.published(values, decided.cluster_bounds)
+        values, people = self._records.values(decided.positions), self._records.subjects(decided.positions)
+        texts, centroids = self._embedding.published(values, decided.cluster_bounds, people)
         if self._spreads is not None:
             self._learn(self._spreads, centroids, np.diff(decided.cluster_bounds))
         return _Published(decided, texts, centroids, self._embedding.unit)
@@ -372,13 +372,17 @@ class PartitionPipeline:
         """Add members to the clusters decided before a restart; restore each cluster that is complete."""
         for i in np.flatnonzero(restorer.contains(expiry_keys[:, _OFFSET])).tolist():
             keys, fields = expiry_keys[i], block.unchanged_fields[i]
-            members = restorer.add(RestoredMember(int(keys[_OFFSET]), int(positions[i]), keys, block.values[i], fields))
+            subject = int(block.subjects[i])
+            members = restorer.add(
+                RestoredMember(int(keys[_OFFSET]), int(positions[i]), keys, block.values[i], subject, fields)
+            )
             if members is not None:
                 self._restore_cluster(members, restorer.released_up_to)
 
     def _restore_cluster(self, members: Sequence[RestoredMember], released_up_to: int) -> None:
         """Encode the rows of a cluster again and buffer those that were not released."""
-        texts, _ = self._embedding.published(np.array([one.values for one in members]), np.array([0, len(members)]))
+        values, people = np.array([one.values for one in members]), np.array([one.subject for one in members])
+        texts, _ = self._embedding.published(values, np.array([0, len(members)]), people)
         rows = self._encode(texts, [one.unchanged_fields for one in members], [0, len(members)])
         released = sum(one.offset < released_up_to for one in members)
         pending = members[released:]
@@ -479,6 +483,11 @@ class RecordStore:
         """Return the confidential numbers of the records of these positions, shape (n, m)."""
         numbers: Float64Matrix = self._columns.numbers[positions & self._mask]
         return numbers
+
+    def subjects(self, positions: Int64Vector) -> Int64Vector:
+        """Return the subjects of the records of these positions, shape (n,)."""
+        subjects: Int64Vector = self._columns.subjects[positions & self._mask]
+        return subjects
 
     def offsets(self, positions: Int64Vector) -> list[int]:
         """Return the offsets of the records of these positions."""

@@ -68,6 +68,7 @@ class RestoredMember(NamedTuple):
     position: int
     expiry_keys: Int64Vector  # (C,)
     values: Float64Vector  # (d,): original units
+    subject: int
     unchanged_fields: bytes
 
 

@@ -407,7 +407,7 @@ class TableData:
         counts = verify_subjects(self.policy, self.subjects, order, bounds)
         verify_values(self.policy, self.protected, labels, self.subjects)
         proven = (found[0].bound, found[0].gap) if spec.refine == "exact" else (None, None)
-        texts, published = embedding.published(self.values[order], bounds)
+        texts, published = embedding.published(self.values[order], bounds, self.subjects[order])
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
 
     def _parts(self, embedding: Embedding, codes: Int64Matrix, constraints: ClusterConstraints) -> list[Int64Vector]:

@@ -155,7 +155,7 @@ def coded(published: PublishedCategories, texts: Sequence[str]) -> list[float]:
 )
 def test_the_mode_is_published_and_of_equally_frequent_ones_the_smaller_text(values: list[str], mode: str) -> None:
     one = nominal()
-    assert one.of_members(coded(one, values)) == mode
+    assert one.of_members(coded(one, values), range(len(values))) == mode
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_leaf_group_and_root_can_have_one_name(publish: str, leaves: list[str], 
     tree = Taxonomy((("Other", "Other"), ("Amer", "Other"), ("White", "W")), "Other")
     one = nominal(taxonomy=tree, publish=publish, unknown="quarantine")
     values = coded(one, leaves)
-    assert one.of_members(values) == text
-    assert one.total_distance(values, text) == distance
+    assert one.of_members(values, range(len(values))) == text
+    assert one.total_distance(values, range(len(values)), text) == distance
     assert one.allows(text)
     assert ('"Other"' in one.inner_nodes) == (publish != "mode")
 
@@ -181,8 +181,8 @@ def test_leaf_group_and_root_can_have_one_name(publish: str, leaves: list[str], 
 @pytest.mark.parametrize("missing", ["group", "mean"])
 def test_the_distance_of_a_cluster_that_publishes_none_is_its_number_of_values(missing: str) -> None:
     grade = PublishedRanks(attribute(Scale.ORDINAL, order=(1, 2, 3), missing=missing), "jsonl")
-    assert grade.total_distance([0.0, 2.0, NAN, NAN], "null") == 2.0
-    assert grade.total_distance([0.0, 2.0, NAN], "1") == 2.0
+    assert grade.total_distance([0.0, 2.0, NAN, NAN], range(4), "null") == 2.0
+    assert grade.total_distance([0.0, 2.0, NAN], range(3), "1") == 2.0
 
 
 ORDER = attribute(Scale.ORDINAL, order=("low", 2, "2 or more"))
@@ -261,8 +261,11 @@ def test_clusters_publish_together_what_each_publishes_by_itself(form: Form, kin
     for one in several:
         groups = [many_values(random, "code" if kind == "ancestor" else kind, random.randint(1, 5)) for _ in range(200)]
         values, sizes = np.concatenate(groups), np.array(list(map(len, groups)))
-        texts = list(map(one.of_members, groups))
-        assert one.of_clusters(values, sizes) == texts
+        people = [[random.randrange(3) for _ in group] for group in groups]
+        subjects = np.concatenate(people)
+        texts = list(map(one.of_members, groups, people))
+        assert one.of_clusters(values, subjects, sizes) == texts
         if not one.has_moments:
-            distances = map(one.total_distance, groups, texts)
-            assert one.sum_of_distances(values, sizes, texts) == pytest.approx(sum(distances), rel=1e-12)
+            distances = map(one.total_distance, groups, people, texts)
+            found = one.sum_of_distances(values, subjects, sizes, texts)
+            assert found == pytest.approx(sum(distances), rel=1e-12)

@@ -100,24 +100,6 @@ def test_a_first_line_that_may_be_a_leaf_is_told(content: str, *, is_told: bool,
     assert not told or "the first line of its taxonomy is taken as the header" in told[0]
 
 
-@pytest.mark.parametrize(
-    ("attribute", "share", "words"),
-    [
-        ("w: {role: quasi_identifier, bounds: [0, 9], missing: mean}", "0.6", "attributes.w: a cluster publishes"),
-        ("w: {role: quasi_identifier, bounds: [0, 9], missing: group}", "1.0", "with privacy.max_share above 0.5"),
-        ("w: {role: quasi_identifier, bounds: [0, 9], missing: group}", "0.5", ""),
-        ("w: {role: quasi_identifier, bounds: [0, 9]}", "1.0", ""),
-        ("w: {role: steering, bounds: [0, 9], missing: mean}", "1.0", ""),
-    ],
-)
-def test_values_that_can_be_of_one_person_need_advice(attribute: str, share: str, words: str, tmp_path: Path) -> None:
-    by = "steering: {by: [{attribute: w, weight: 1.0}]}" if "role: steering" in attribute else ""
-    text = TEXT.replace("{{k: 2}}", f"{{{{k: 2, max_share: {share}}}}}")
-    told = list(advise(load(text.format(attribute=attribute, more=by), tmp_path)))[:-1]
-    assert len(told) == (1 if words else 0)
-    assert words in "".join(told)
-
-
 # ---------------------------------------------------------------- attacks that stay possible
 
 PERSON = {"who": {"role": "identifier", "subject": True, "normalize": []}}

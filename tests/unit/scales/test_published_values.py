@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shoal.audit.scales import published_values
 from shoal.policy import Attribute, Scale, TimeStep
 from shoal.scales import CategoryIndex, Embedding
 from support.scales import attribute, block_of, policy_with
@@ -94,3 +95,23 @@ def test_a_category_or_rank_is_published_only_if_more_than_half_of_the_members_h
     assert published(sex, *clusters) == ["null", "null", '"M"', '"F"', "null"]
     grade = attribute("grade", Scale.ORDINAL, order=ORDER, missing="mean")
     assert published(grade, [None, 2, None], [None], [None, 2], [2, None, 2]) == ["null", "null", "null", '"high"']
+
+
+@pytest.mark.parametrize(
+    ("values", "people", "text"),
+    [
+        ([None, None, None, 6, 8, 10], [1, 1, 1, 2, 3, 4], "8"),  # half of the records, one of four people
+        ([None, None, 6, 8], [1, 2, 3, 4], "null"),  # half of the people
+        ([None, None, 6, 6, 6, 6], [1, 2, 3, 3, 3, 3], "null"),  # two thirds of the records, one of three people
+        ([None, 4, None, 8], [1, 1, 2, 2], "6"),  # both people have a value once
+    ],
+)
+def test_a_value_is_published_if_more_than_half_of_the_people_have_one(
+    values: list[int | None], people: list[int], text: str
+) -> None:
+    policy = policy_with(attribute("number", Scale.NUMERIC, bounds=(0.0, 10.0), integer=True, missing="group"), delta=5)
+    columns = block_of(policy, [[value] for value in values]).values
+    found = Embedding.of(policy, None).published(columns, np.array([0, len(values)]), np.array(people))
+    assert found.texts == [[text]]
+    (judged,) = published_values(policy, "jsonl", table=False, has_table_grids=False)
+    assert judged.of_members(columns[:, 0].tolist(), people) == text
