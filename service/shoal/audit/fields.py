@@ -760,8 +760,7 @@ class RecordReader:
         self._no_placeholder = [a.name for a in (*placed, *policy.unchanged_fields, *subjects) if is_debezium]
         sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
-        found = categories or {}
-        self._known = [_categories_of(a, found.get(a.name)) for a in policy.clustered]
+        self._known = [_categories_of(a, (categories or {}).get(a.name)) for a in policy.clustered]
         self.tallies = Tallies(policy)
         self._quasi = [
             (
