@@ -29,6 +29,12 @@ LARGEST_SIZE = 1 << 26
 SMALLEST_QUOTIENT, LARGEST_QUOTIENT = 1e-280, 1e280
 """Means between which no intermediate result underflows or overflows."""
 
+MANY_STEPS = 1e13
+"""Multiple of a step from which a float cannot show on which side of a tie a mean is."""
+
+FIRST_INEXACT = 2.0**53
+"""Whole numbers below it are exact as float64."""
+
 MARGIN = 2.0**-40
 """Relative error that is assumed of a computed correction; its two roundings cause less than 2**-51."""
 
@@ -213,6 +219,44 @@ def divide_sums(
             is_exact = rest_error == 0.0 and correction * size == rest and _product_error(correction, size) == 0.0
             low, high = correction * (1.0 - MARGIN), correction * (1.0 + MARGIN)
             certain[cluster, column] = is_exact or quotient + low == quotient + high
+
+
+@njit
+def divide_by_steps(
+    totals: Float64Matrix,
+    exact: BoolMatrix,
+    cluster_bounds: Int64Vector,
+    steps: Float64Matrix,
+    multiples: Int64Matrix,
+    rounded: Float64Matrix,
+    certain: BoolMatrix,
+) -> bool:
+    """Round the means of `sum_clusters` to multiples of a step, ties to even, in floats; write where that is proven.
+
+    ``steps`` (3, d) are the reciprocal of each step, its whole and its unit: the step is their quotient. ``rounded`` is
+    a multiple times its step. Where it is not ``certain``, both are 0 and must be computed otherwise. Returns whether
+    all are certain.
+    """
+    all_certain = True
+    for cluster in range(totals.shape[0]):
+        size = float(cluster_bounds[cluster + 1] - cluster_bounds[cluster])
+        for column in range(totals.shape[1]):
+            quotient = totals[cluster, column] / size * steps[0, column]
+            nearest = np.rint(quotient)
+            product = nearest * steps[1, column]
+            # Four roundings change the quotient by less than 1e-15 of it; the margins are far wider.
+            is_certain = (
+                exact[cluster, column]
+                and abs(quotient) < MANY_STEPS
+                and abs(product) < FIRST_INEXACT
+                and 0.5 - abs(quotient - nearest) > 1e-6 + 1e-14 * abs(quotient)
+            )
+            certain[cluster, column] = is_certain
+            all_certain = all_certain and is_certain
+            multiples[cluster, column] = int(nearest) if is_certain else 0
+            # Both are whole numbers without a rounding error. Adding 0.0 turns minus zero into zero.
+            rounded[cluster, column] = product / steps[2, column] + 0.0 if is_certain else 0.0
+    return all_certain
 
 
 @njit_inline

@@ -14,7 +14,6 @@ records is a quarter of that away.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -85,18 +84,12 @@ class Embedding:
         self._measured_by_width = [(i, n) for n, i in enumerate(scaled) if _unit_of_bounds(published[i]) is None]
         """Number, and number in a scaling, of each quasi-identifier whose errors are measured in its width."""
 
-    def rescaled(self, scaling: Scaling) -> Self:
-        """Return the embedding of a stream that `of` returns for another scaling; it cannot `select`."""
-        found = copy(self)
-        found._scale_by(scaling)  # noqa: SLF001 - its own
-        return found
-
-    def _scale_by(self, scaling: Scaling) -> None:
-        """Replace the arrays that depend on the scaling."""
+    def rescale(self, scaling: Scaling) -> None:
+        """Become the embedding of a stream that `of` returns for another scaling; afterwards it cannot `select`."""
         (widths, centers), count = scaling, len(scaling.widths)
-        middle = (centers - self._origin[:count]) / widths * self._weights[:count]
-        self._divisors = np.concatenate((widths, self._divisors[count:]))
-        self._middle = np.concatenate((middle, self._middle[count:]))
+        self._divisors[:count] = widths
+        if self._may_be_missing:
+            self._middle[:count] = (centers - self._origin[:count]) / widths * self._weights[:count]
         if self._measured_by_width:
             self.unit = self.unit.copy()
             for number, of_scaling in self._measured_by_width:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.kernels.sums import divide_sums, sum_clusters
+from shoal.kernels.sums import FIRST_INEXACT, divide_by_steps, divide_sums, sum_clusters
 from shoal.policy import BLANKS, JSON_NUMBER, Scale
 from shoal.scales.scale import (
     DECIMAL,
@@ -135,9 +135,6 @@ class MemberSums:
         return Fraction(total) + Fraction(rest) if rest else total, last - first
 
 
-MANY_STEPS = 1e13
-"""Multiple of the resolution from which a float cannot show on which side of a tie a mean is."""
-
 CACHED_TEXTS = 1 << 12
 """Texts cached per attribute and partition; more than the multiples of a resolution between usual bounds."""
 
@@ -155,7 +152,8 @@ class PublicationGrid:
     def __init__(self, resolutions: list[Decimal]) -> None:
         self.resolutions = resolutions
         self._steps = [_Step(resolution) if resolution else None for resolution in resolutions]
-        self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])
+        self._fractions = np.array([(0.0, 0.0, 1.0) if step is None else step.fraction for step in self._steps])
+        self._fractions = self._fractions.reshape(-1, 3).T.copy()
 
     def published(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> Published:
         """Return the published values of clusters ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``, not empty.
@@ -170,39 +168,32 @@ class PublicationGrid:
         Cost: 2 ns per value and 0.2 µs per number; some µs more where the mean is too close to a tie for floats.
         """
         sums = MemberSums(values, cluster_bounds)
-        totals = sums.totals
-        multiples, certain = self._multiples(totals, sums.exact, np.diff(cluster_bounds)[:, None])
-        is_certain = certain.all()
-        published = sums.means() if None in self._steps else np.empty_like(totals)
-        columns = []
+        published, certain = np.empty_like(sums.totals), np.empty_like(sums.exact)
+        multiples: Int64Matrix = np.empty(published.shape, np.int64)
+        with np.errstate(over="ignore", invalid="ignore"):  # a quotient that overflows is not certain
+            are_certain = divide_by_steps(
+                sums.totals, sums.exact, cluster_bounds, self._fractions, multiples, published, certain
+            )
+        columns: list[list[int]] = multiples.T.tolist()
+        if not are_certain:
+            for cluster, column in np.argwhere(~certain).tolist():
+                if (step := self._steps[column]) is not None:
+                    multiple = step.nearest(*sums.exact_total(cluster, column))
+                    columns[column][cluster] = multiple
+                    published[cluster, column] = multiple * step.whole / step.unit
+        texts = []
+        means = sums.means() if None in self._steps else published
         for column, step in enumerate(self._steps):
             if step is None:
-                columns.append([repr(mean) for mean in published[:, column].tolist()])
-                continue
-            steps: list[int] = multiples[:, column].tolist()
-            if not is_certain:
-                for cluster in np.flatnonzero(~certain[:, column]).tolist():
-                    steps[cluster] = step.nearest(*sums.exact_total(cluster, column))
-            columns.append(step.texts(steps))
-            published[:, column] = [number * step.whole / step.unit for number in steps]
-        return Published([list(row) for row in zip(*columns, strict=True)], published)
-
-    def _multiples(
-        self, totals: Float64Matrix, exact: BoolMatrix, sizes: Int64Matrix
-    ) -> tuple[Int64Matrix, BoolMatrix]:
-        """Divide means by their resolution in floats and round half to even; return also where that is certain."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a quotient that overflows is not certain
-            quotients = totals / sizes * self._per_unit
-            nearest = np.rint(quotients)
-            steps = np.abs(quotients)
-            # Four roundings change the quotient by less than 1e-15 of it; the margins are far wider.
-            from_tie = 0.5 - np.abs(quotients - nearest)
-            certain = exact & (steps < MANY_STEPS) & (from_tie > 1e-6 + 1e-14 * steps)
-        return np.where(certain, nearest, 0.0).astype(np.int64), certain
+                published[:, column] = means[:, column]
+                texts.append(list(map(repr, means[:, column].tolist())))
+            else:
+                texts.append(step.texts(columns[column]))
+        return Published([list(row) for row in zip(*texts, strict=True)], published)
 
 
 class _Step:
-    """A resolution above 0, as the fraction ``whole`` / ``unit``; ``per_unit`` is its reciprocal."""
+    """A resolution above 0, as the fraction ``whole`` / ``unit``."""
 
     def __init__(self, resolution: Decimal) -> None:
         above, below = resolution.as_integer_ratio()
@@ -210,7 +201,9 @@ class _Step:
         self._written: dict[int, str] = {}
         self.unit: int = 10**self._decimals
         self.whole: int = above * self.unit // below
-        self.per_unit = self.unit / self.whole
+        is_exact = max(self.whole, self.unit) <= FIRST_INEXACT
+        self.fraction = self.unit / self.whole, float(self.whole) if is_exact else math.inf, float(self.unit)
+        """What `divide_by_steps` needs; with an infinite whole nothing is certain."""
 
     def nearest(self, total: float | Fraction, size: int) -> int:
         """Return the multiple nearest to ``total`` / ``size``, computed exactly; ties to even."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,18 @@ from shoal.protection.diversity import NO_L, DiversityRule, Protection
 from shoal.streams.diverse import BY_DISTANCE, DiverseBlockRule, DiverseRule
 from shoal.streams.expiry import NO_TARGET, Rule, StreamConstraints
 from shoal.streams.growth import BlockRule, GrowthRule
-from shoal.streams.held_records import Buffer, CoordinateBlock, DecisionBuffer, Decisions
+from shoal.streams.held_records import (
+    CLUSTERS,
+    END,
+    RELEASED,
+    SUPPRESSED,
+    ArrivingBlock,
+    Buffer,
+    DecisionBuffer,
+    Decisions,
+    empty_decision_buffer,
+    trim,
+)
 from shoal.streams.indexed import IndexedGrowthRule, is_indexable
 from shoal.streams.invariants import InvariantChecker
 from shoal.streams.nearest import NearestRule
@@ -28,6 +39,14 @@ MAX_DIMENSIONS = 10_000
 MAX_POSITION = 1 << 62  # positions and expiry keys must lie within +-2^62, so that their differences fit 64 bits
 AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 _ZERO = np.zeros(1, np.int64)
+
+
+class NewClusters(NamedTuple):
+    """What was decided on a part of a block, before it is verified."""
+
+    positions: Int64Vector  # (E,): as in `Decisions`, like the next
+    cluster_bounds: Int64Vector  # (G + 1,)
+    suppressed: int  # number of suppressed records
 
 
 class StreamClusterer:
@@ -97,6 +116,8 @@ class StreamClusterer:
         self._invariants = InvariantChecker(k, delta, constraints.max_share, protection)
         self._rule = _create(rule, self._buffer, constraints, protection)
         self._rule.precompile()
+        self._arriving, self._decided = np.empty((0, 0), np.int64), empty_decision_buffer(0)
+        """The records of the block on which is still to be decided, as rows, and the decisions of this block so far."""
 
     @property
     def held(self) -> int:
@@ -153,10 +174,43 @@ class StreamClusterer:
         Raises `ParameterError` if the block is not valid, and nothing has changed; `GuaranteeError` if a decision
         violates an invariant, in this call and all later ones.
         """
-        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, codes, values, bins)
+        checked = self._validator.validate_coordinates(coordinates)
+        self.begin(len(checked), subjects, positions, expiry_keys, codes, values, bins)
+        self._rule.decide(self._arriving, checked, self._decided)
+        return self.end()
+
+    def begin(
+        self,
+        count: int,
+        subjects: Int64Vector | None = None,
+        positions: Int64Vector | None = None,
+        expiry_keys: Int64Matrix | None = None,
+        codes: Int64Matrix | None = None,
+        values: Int64Matrix | None = None,
+        bins: Int64Matrix | None = None,
+    ) -> None:
+        """Begin a block of ``count`` records as in `push`; `decide` on its parts and `end` follow."""
+        block = self._validator.validate(count, subjects, positions, expiry_keys, codes, values, bins)
         self._invariants.register(block.positions, block.subjects, block.codes[:, self._code_count :])
         self._validator.remember(block, by_subject=subjects is not None)
-        return self._verified(self._rule.push(block))
+        self._arriving, self._decided = block.rows(), empty_decision_buffer(len(self._buffer) + count)
+
+    def decide(self, coordinates: Float64Matrix) -> NewClusters:
+        """Add the next n records of the block, with coordinates (n, d), and decide on the records that expire."""
+        decided, checked = self._decided, self._validator.validate_coordinates(coordinates)
+        clusters, released, suppressed = decided.counts.tolist()
+        self._rule.decide(self._arriving, checked, decided)
+        self._arriving = self._arriving[:, len(checked) :]
+        ends = decided.clusters[END, clusters : decided.counts[CLUSTERS]] - released
+        return NewClusters(
+            decided.positions[released : decided.counts[RELEASED]],
+            np.concatenate((_ZERO, ends)),
+            int(decided.counts[SUPPRESSED]) - suppressed,
+        )
+
+    def end(self) -> Decisions:
+        """Return all decisions of the block, verified; raises `GuaranteeError` as `push`."""
+        return self._verified(trim(self._decided))
 
     def flush(self) -> Decisions:
         """Decide on all held records, as at the end of the stream; more records may be pushed afterwards.
@@ -197,28 +251,24 @@ class InputValidator:
 
     def validate(
         self,
-        coordinates: AnyArray,
+        count: int,
         subjects: AnyArray | None,
         positions: AnyArray | None,
         expiry_keys: AnyArray | None,
         codes: AnyArray | None = None,
         values: AnyArray | None = None,
         bins: AnyArray | None = None,
-    ) -> CoordinateBlock:
+    ) -> ArrivingBlock:
         """Return the arrays of `StreamClusterer.push` as a block, with positions and subjects filled in."""
-        checked = _expect(coordinates, "coordinates", np.float64, (None, self._dimensions))
-        count = len(checked)
         if self._by_subject is not None and self._by_subject != (subjects is not None):
             raise ParameterError("subjects: given in some blocks only; give them in all blocks or in none")
         numbered = np.arange(self.last + 1, self.last + 1 + count) if positions is None else positions
-        block = CoordinateBlock(
-            checked,
+        block = ArrivingBlock(
             _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
             _expect(numbered, "positions", np.int64, (count,)),
             _columns(expiry_keys, "expiry_keys", "expiry_limits", (count, self._key_count)),
             self._with_protected(_columns(codes, "codes", "code_distances", (count, self._codes)), values, bins),
         )
-        _check_finite(checked)
         if count:
             self._check_order(block, numbered=positions is None)
         return block
@@ -237,7 +287,7 @@ class InputValidator:
             columns.append(given)
         return np.concatenate(columns, axis=1)
 
-    def _check_order(self, block: CoordinateBlock, *, numbered: bool) -> None:
+    def _check_order(self, block: ArrivingBlock, *, numbered: bool) -> None:
         places = block.positions
         ascends = numbered or (places[0] > self.last and (places[1:] > places[:-1]).all())
         if places[-1] >= MAX_POSITION or not ascends:
@@ -247,13 +297,13 @@ class InputValidator:
         if decreasing or (keys[-1] >= MAX_POSITION).any():
             raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
 
-    def validate_coordinates(self, coordinates: AnyArray, count: int) -> Float64Matrix:
-        """Return new coordinates (count, d) of records that were validated before; raises as `validate`."""
+    def validate_coordinates(self, coordinates: AnyArray, count: int | None = None) -> Float64Matrix:
+        """Return coordinates (count, d); raises as `validate`."""
         checked = _expect(coordinates, "coordinates", np.float64, (count, self._dimensions))
         _check_finite(checked)
         return checked
 
-    def remember(self, block: CoordinateBlock, *, by_subject: bool) -> None:
+    def remember(self, block: ArrivingBlock, *, by_subject: bool) -> None:
         """Make a validated block the one that the next block is compared with."""
         if len(block.positions):
             self._by_subject = by_subject

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Float64Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernels.containers import Numbering, clear, empty_numbering, number
 from shoal.kernels.jit import njit_inline
 from shoal.kernels.sums import add_code_distances
@@ -33,7 +33,6 @@ from shoal.streams.held_records import (
     NOT_DUE,
     TAIL,
     Buffer,
-    CoordinateBlock,
     DecisionBuffer,
     HeldRecords,
     append_next,
@@ -118,16 +117,13 @@ class Rule(ABC):
         self._decide_due(empty_decision_buffer(0), np.array([0, -1]))
         self._flush(empty_decision_buffer(0), -1)
 
-    def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each record that becomes due."""
-        count = len(block.positions)
-        decisions = empty_decision_buffer(len(self._buffer) + count)
+    def decide(self, integers: Int64Matrix, coordinates: Float64Matrix, decisions: DecisionBuffer) -> None:
+        """Append validated records one by one, as `Buffer.stage` takes them, and decide on each that becomes due."""
         done = 0
-        while done < count:
-            staged = self._buffer.stage(block, done)
+        while done < len(coordinates):
+            staged = self._buffer.stage(integers[:, done:], coordinates[done:])
             self._decide_due(decisions, np.array([staged, -1]))
             done += staged
-        return trim(decisions)
 
     def flush(self, newest: int) -> DecisionBuffer:
         """Decide on all held records; ``newest`` is the position of the last record that arrived."""

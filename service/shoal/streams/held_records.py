@@ -11,8 +11,7 @@ from the head, so that the oldest held record is 0. A *position* is the arrival 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -84,27 +83,34 @@ class Decisions:
     suppressed_causes: Int8Vector  # (S,)
     suppressed_before: Int64Vector  # (S,): clusters of this call that were decided before; ascending
 
-    @classmethod
-    def join(cls, parts: Sequence[Decisions]) -> Decisions:
-        """Return the decisions of consecutive calls as those of one."""
-        members = np.cumsum([0, *(len(part.positions) for part in parts)])
-        clusters = np.cumsum([0, *(len(part.causes) for part in parts)])
-        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
-        bounds = [part.cluster_bounds[1:] + start for part, start in zip(parts, members, strict=False)]
-        columns["cluster_bounds"] = [np.zeros(1, np.int64), *bounds]
-        before = columns["suppressed_before"]
-        columns["suppressed_before"] = [part + start for part, start in zip(before, clusters, strict=False)]
-        return cls(**{name: np.concatenate(arrays) for name, arrays in columns.items()})
+    def part(self, clusters: slice, suppressed: slice) -> Decisions:
+        """Return consecutive decisions, as if they were those of one call."""
+        first, last = self.cluster_bounds[[clusters.start, clusters.stop]].tolist()
+        return Decisions(
+            positions=self.positions[first:last],
+            cluster_bounds=self.cluster_bounds[clusters.start : clusters.stop + 1] - first,
+            subjects=self.subjects[clusters],
+            max_per_subject=self.max_per_subject[clusters],
+            causes=self.causes[clusters],
+            newest=self.newest[clusters],
+            suppressed=self.suppressed[suppressed],
+            suppressed_newest=self.suppressed_newest[suppressed],
+            suppressed_causes=self.suppressed_causes[suppressed],
+            suppressed_before=self.suppressed_before[suppressed] - clusters.start,
+        )
 
 
-class CoordinateBlock(NamedTuple):
-    """Validated records as they arrive."""
+class ArrivingBlock(NamedTuple):
+    """Validated records as they arrive, without their coordinates."""
 
-    coordinates: Float64Matrix  # (n, d)
     subjects: Int64Vector  # (n,)
     positions: Int64Vector  # (n,)
     expiry_keys: Int64Matrix  # (n, C)
     codes: Int64Matrix  # (n, c + q or c + 2 q): as in `HeldRecords`
+
+    def rows(self) -> Int64Matrix:
+        """Return all of it (rows, n), as in ``HeldRecords.integers``."""
+        return np.vstack((self.positions, self.subjects, self.expiry_keys.T, self.codes.T))
 
 
 class Buffer:
@@ -135,16 +141,16 @@ class Buffer:
 
     def positions(self) -> Int64Vector:
         """Return a copy of the held positions, ascending."""
-        return self.held.positions[self._slots()]
+        return self.held.positions[self._slots()].copy()
 
     def oldest(self) -> tuple[int, Int64Vector]:
         """Return position and expiry keys (C,) of the oldest held record; there must be one."""
-        slot = int(self._slots()[0])
+        slot = int(self.held.extent[HEAD])  # the head is never a gap
         return int(self.held.positions[slot]), self.held.expiry_keys[:, slot].copy()
 
     def subjects(self) -> Int64Vector:
         """Return a copy of the held records' subjects."""
-        return self.held.subjects[self._slots()]
+        return self.held.subjects[self._slots()].copy()
 
     def copy_held(self) -> HeldRecords:
         """Return a copy of all arrays."""
@@ -154,23 +160,25 @@ class Buffer:
                 copied[...] = array
         return copies
 
-    def _slots(self, arriving: int = 0) -> Int64Vector:
+    def _slots(self, arriving: int = 0) -> slice | Int64Vector:
         """Return the slots of the held records and of ``arriving`` staged ones."""
         head, end = int(self.held.extent[HEAD]), int(self.held.extent[TAIL]) + arriving
+        if not self.held.gap_state[GAP_COUNT]:
+            return slice(head, end)
         slots: Int64Vector = np.flatnonzero(~self.held.removed[head:end])
         return slots + head
 
-    def stage(self, block: CoordinateBlock, start: int) -> int:
-        """Copy the next slice of a block behind the held records, where it is not yet held; return its length."""
-        stop = min(start + SLICE, len(block.positions))
-        count = stop - start
+    def stage(self, integers: Int64Matrix, coordinates: Float64Matrix) -> int:
+        """Copy the first slice of records behind the held ones, where it is not yet held; return its length.
+
+        ``integers`` (rows, n) are those of `ArrivingBlock.rows`, ``coordinates`` (n, d) those of the same records.
+        """
+        count = min(len(coordinates), SLICE)
         if self.held.extent[TAIL] + count > self.capacity:
             self.compact()
-        held, tail = self.held, self.held.extent[TAIL]
-        target = slice(tail, tail + count)
-        held.coordinates[:, target] = block.coordinates[start:stop].T
-        held.positions[target], held.subjects[target] = block.positions[start:stop], block.subjects[start:stop]
-        held.expiry_keys[:, target], held.codes[:, target] = block.expiry_keys[start:stop].T, block.codes[start:stop].T
+        tail = int(self.held.extent[TAIL])
+        self.held.coordinates[:, tail : tail + count] = coordinates[:count].T
+        self.held.integers[:, tail : tail + count] = integers[:, :count]
         return count
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
@@ -180,11 +188,11 @@ class Buffer:
 
     def compact(self, arriving: int = 0) -> None:
         """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""
-        held, slots = self.held, self._slots(arriving)
-        held.coordinates[:, : len(slots)] = held.coordinates[:, slots]
-        held.integers[:, : len(slots)] = held.integers[:, slots]
+        held, slots, count = self.held, self._slots(arriving), len(self)
+        held.coordinates[:, : count + arriving] = held.coordinates[:, slots]
+        held.integers[:, : count + arriving] = held.integers[:, slots]
         held.removed[:] = False
-        held.extent[:] = 0, len(slots) - arriving
+        held.extent[:] = 0, count
         held.gap_state[GAP_COUNT] = 0
         held.gap_state[COMPACTIONS] += 1
 

@@ -18,7 +18,7 @@ from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales import CategoryIndex, Embedding, Scaling
 from shoal.scales.loss import AttributeDistances
-from shoal.streams.clusterer import StreamClusterer
+from shoal.streams.clusterer import NewClusters, StreamClusterer
 from shoal.streams.held_records import Decisions
 from shoal.streams.release import (
     BlockDecisions,
@@ -173,7 +173,7 @@ class PartitionPipeline:
             self._restore_clusters(self._restorer, block, positions, expiry_keys)
         arrived = self._select(block, positions, expiry_keys, is_undecided)
         self._records.put(arrived.positions, arrived.records)
-        decisions = self._encode_decided(self._decide(arrived))
+        decisions = self._encode_decided(*self._decide(arrived))
         if self._reorder is not None:
             held = self._clusterer.held_positions()
             first_undecided = int(held[0]) if len(held) else self._next_position
@@ -185,7 +185,9 @@ class PartitionPipeline:
         """Decide on all held records and release or suppress them, as at the end of a stream; see `StreamClusterer`."""
         if self._spreads is not None and not self._spreads.are_learned:
             self._scale_by_held(self._spreads, np.empty((0, len(self.policy.clustered))))
-        decisions = self._encode_decided([self._published(self._clusterer.flush())])
+        decided = self._clusterer.flush()
+        published = self._published(NewClusters(decided.positions, decided.cluster_bounds, len(decided.suppressed)))
+        decisions = self._encode_decided(decided, [published])
         if self._reorder is not None:
             decisions = released_in_order(decisions, self._reorder.pop_all(self._clusterer.next_position - 1))
         return self._count_released(decisions)
@@ -225,38 +227,30 @@ class PartitionPipeline:
             self._categories.drop_unused(np.vstack([held, *collected]))
         return self._categories.encode(block)
 
-    def _decide(self, arrived: _Arrived) -> list[_Published]:
-        """Return the verified decisions, of each part of the block that has one scaling."""
+    def _decide(self, arrived: _Arrived) -> tuple[Decisions, list[_Published]]:
+        """Return the verified decisions, and what those on each part of the block that has one scaling publish."""
         positions, records = arrived
         codes, (values, bins) = self._codes(records.values), (None, None)
         if self._values is not None:
             values, bins = self._values.split(records.protected)
+        self._clusterer.begin(len(positions), records.subjects, positions, records.expiry_keys, codes, values, bins)
         published, start = [], 0
         while start < len(positions):
             end = start + (len(positions) if self._spreads is None else self._next_part(self._spreads, arrived, start))
-            part = slice(start, end)
-            decided = self._clusterer.push(
-                self._coordinates(records.values[part], records.numbers[part]),
-                records.subjects[part],
-                positions[part],
-                records.expiry_keys[part],
-                codes[part],
-                None if values is None else values[part],
-                None if bins is None else bins[part],
-            )
+            decided = self._clusterer.decide(self._coordinates(records.values[start:end], records.numbers[start:end]))
             published.append(self._published(decided))
             start = end
-        return published
+        return self._clusterer.end(), published
 
-    def _published(self, decided: Decisions) -> _Published:
-        """Return decisions with what the clusters publish, and learn from it."""
+    def _published(self, decided: NewClusters) -> _Published:
+        """Return what decided clusters publish, and learn from it."""
         if len(decided.cluster_bounds) == 1:
-            return _Published(decided, [], np.empty((0, len(self._embedding.unit))), self._embedding.unit)
+            return _Published([], np.empty((0, len(self._embedding.unit))), self._embedding.unit, decided.suppressed)
         values, people = self._records.values(decided.positions), self._records.subjects(decided.positions)
         texts, centroids = self._embedding.published(values, decided.cluster_bounds, people)
         if self._spreads is not None:
             self._learn(self._spreads, centroids, np.diff(decided.cluster_bounds))
-        return _Published(decided, texts, centroids, self._embedding.unit)
+        return _Published(texts, centroids, self._embedding.unit, decided.suppressed)
 
     def _coordinates(self, values: Float64Matrix, numbers: Float64Matrix) -> Float64Matrix:
         if self._space is None:
@@ -291,7 +285,7 @@ class PartitionPipeline:
 
     def _rescale(self, scaling: Scaling) -> None:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
-        self._embedding = self._embedding.rescaled(scaling)
+        self._embedding.rescale(scaling)
         held = self._clusterer.held_positions()
         coordinates = self._coordinates(self._records.values(held), self._records.numbers(held))
         self._clusterer.replace_coordinates(coordinates)
@@ -308,13 +302,21 @@ class PartitionPipeline:
             self.summary.add_released(decisions.stats)
         return decisions
 
-    def _encode_decided(self, published: Sequence[_Published]) -> BlockDecisions:
+    def _encode_decided(self, decided: Decisions, published: Sequence[_Published]) -> BlockDecisions:
         """Encode the rows of decided clusters, and measure them; those of one unit together."""
         runs = [_Published.join(list(run)) for _, run in groupby(published, lambda one: one.unit.tobytes())]
-        return join_decisions(list(map(self._encode_run, runs))) if runs else BlockDecisions([], [])
+        if len(runs) == 1:
+            return self._encode_run(decided, runs[0])
+        parts, cluster, suppressed = [], 0, 0
+        for run in runs:
+            last_cluster, last_suppressed = cluster + len(run.texts), suppressed + run.suppressed
+            part = decided.part(slice(cluster, last_cluster), slice(suppressed, last_suppressed))
+            parts.append(self._encode_run(part, run))
+            cluster, suppressed = last_cluster, last_suppressed
+        return join_decisions(parts) if parts else BlockDecisions([], [])
 
-    def _encode_run(self, found: _Published) -> BlockDecisions:
-        decided, texts, centroids, unit = found
+    def _encode_run(self, decided: Decisions, published: _Published) -> BlockDecisions:
+        texts, centroids, unit, _ = published
         suppressed = self._records.offsets(decided.suppressed)
         if suppressed:
             self.summary.suppressed["suppressed"] += len(suppressed)
@@ -337,12 +339,12 @@ class PartitionPipeline:
         self.next_cluster_number += len(clusters)
         if self._reorder is not None:
             self._reorder.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
-        published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
-        values = members.values[:, : published.shape[1]]
-        distances = self._distances.measure(values, published, unit)
+        of_each = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
+        values = members.values[:, : of_each.shape[1]]
+        distances = self._distances.measure(values, of_each, unit)
         stats = measure_clusters(decided, distances, self._next_rank)
         self._next_rank += len(decided.positions) + len(suppressed)
-        growth, losses = self.summary.add_clusters(stats, values, published, distances.each, offsets)
+        growth, losses = self.summary.add_clusters(stats, values, of_each, distances.each, offsets)
         confidential, measures = NO_CONFIDENTIAL_STATS, self.summary.confidential
         if measures is not None:
             confidential = measures.add(members.numbers, members.protected, members.subjects, decided.cluster_bounds)
@@ -424,12 +426,12 @@ class _Arrived(NamedTuple):
 
 
 class _Published(NamedTuple):
-    """Decisions, and what their clusters publish."""
+    """What the clusters of consecutive decisions publish."""
 
-    decided: Decisions
     texts: list[list[str]]  # for each cluster
     centroids: Float64Matrix  # (G, q): the same as numbers
     unit: Float64Vector  # (q,): `Embedding.unit`
+    suppressed: int  # number of records that these decisions suppress
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -437,10 +439,10 @@ class _Published(NamedTuple):
         if len(parts) == 1:
             return parts[0]
         return cls(
-            Decisions.join([part.decided for part in parts]),
             [texts for part in parts for texts in part.texts],
             np.concatenate([part.centroids for part in parts]),
             parts[0].unit,
+            sum(part.suppressed for part in parts),
         )
 
 

@@ -185,16 +185,19 @@ class Spreads:
         """Scale by what has been learned so far, if it suffices; return whether the scaling has changed."""
         if not self.are_learned:
             return False
-        learned = self._learned
-        variances, weights = learned.variances.copy(), np.ones(len(learned.variances))
+        learned, variances = self._learned, self._learned.variances
+        weights = np.ones(len(variances))
         if len(self._times):
+            variances = variances.copy()
             grown = learned.drifts * (self._delta + 1)
             within = learned.step_variances + grown * grown / 12.0
             are_clocks = within < CLOCK_SHARE * variances[self._times]
             clocks = self._times[are_clocks]
             variances[clocks], weights[clocks] = within[are_clocks], CLOCK_WEIGHT
         widths = np.array([self._width(i, variance) for i, variance in enumerate(variances.tolist())]) / weights
-        centers = np.where(self._may_be_missing & ~np.isnan(learned.means), learned.means, 0.0)
+        centers = np.zeros(len(widths))
+        if self._may_be_missing.any():
+            centers = np.where(self._may_be_missing & ~np.isnan(learned.means), learned.means, 0.0)
         self._scaling = Scaling(_shortened(widths), centers)
         return True
 

@@ -51,14 +51,15 @@ def test_an_embedding_that_is_rescaled_is_the_one_of_the_other_scaling() -> None
     of = Policy.from_document(Document.model_validate(content))
     first, second = (Scaling(np.array(widths), np.array([7.0, 0.0])) for widths in ([1.0, 2.0], [3.0, 0.1]))
     values = np.array([[np.nan, 0.0, 1.0, 1.0], [10.0, 1.0, 3.0, 2.0]])
-    found, expected = Embedding.of(of, first).rescaled(second), Embedding.of(of, second)
+    found, expected = Embedding.of(of, first), Embedding.of(of, second)
+    found.rescale(second)
     assert found.coordinates(values).tobytes() == expected.coordinates(values).tobytes()
     assert found.coordinates(values).tolist() == [[7.0, 0.0, 0.5], [10.0, 20.0, 1.0]]
     assert found.unit.tolist() == [3.0, 1.0, 4.0]
     assert (found.unit.tolist(), found.ranges) == (expected.unit.tolist(), expected.ranges)
     assert found.code_distances.tolist() == expected.code_distances.tolist()
-    again = found.rescaled(first)
-    assert again.coordinates(values).tobytes() == Embedding.of(of, first).coordinates(values).tobytes()
+    found.rescale(first)
+    assert found.coordinates(values).tobytes() == Embedding.of(of, first).coordinates(values).tobytes()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from shoal.errors import ParameterError
 from shoal.streams import StreamClusterer
-from shoal.streams.clusterer import InputValidator
 from shoal.streams.steering import order_keeping_weight
 
 pytestmark = pytest.mark.unit
@@ -89,10 +88,10 @@ VALID: dict[str, Any] = {
     ],
 )
 def test_an_invalid_array_is_named_without_its_values(changed: dict[str, Any], message: str) -> None:
-    validator = InputValidator(3, 1)
-    first = validator.validate(np.zeros((1, 3)), np.array([1]), np.array([3]), np.array([[5]]))
-    validator.remember(first, by_subject=True)
+    stream = StreamClusterer(2, 5, 3, expiry_limits=(10,))
+    stream.push(np.zeros((1, 3)), np.array([1]), np.array([3]), np.array([[5]]))
     with pytest.raises(ParameterError, match=message):
-        validator.validate(**{**VALID, **changed})
-    assert validator.last == 3
-    assert validator.validate(**VALID).positions.tolist() == [4, 6]
+        stream.push(**{**VALID, **changed})
+    assert (stream.next_position, stream.held) == (4, 1)
+    stream.push(**VALID)
+    assert stream.held_positions().tolist() == [3, 4, 6]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import AnonymityViolation, GuaranteeError
-from shoal.streams import StreamClusterer, invariants
-from shoal.streams.held_records import BY_POSITION, FLUSHED, DecisionBuffer
+from shoal.streams import StreamClusterer, clusterer, invariants
+from shoal.streams.held_records import BY_POSITION, FLUSHED, DecisionBuffer, trim
 from shoal.streams.invariants import InvariantLimits, RegisteredRecords, check_decisions
 
 pytestmark = pytest.mark.unit
@@ -55,8 +55,7 @@ def test_a_rule_that_violates_an_invariant_closes_the_stream(
     stream = StreamClusterer(2, 4, 1, max_share=0.5)
     subjects = np.array([0, 0, 0, 1, 2, 3])
     coordinates = np.array([[0.0], [0.0], [0.0], [0.0], [9.0], [9.0]])
-    push = stream._rule.push
-    monkeypatch.setattr(stream._rule, "push", lambda block: tampered(push(block)))
+    monkeypatch.setattr(clusterer, "trim", lambda decisions: tampered(trim(decisions)))
     with pytest.raises(violation, match=message) as raised:
         stream.push(coordinates, subjects)
     assert raised.value.exit_code == 1

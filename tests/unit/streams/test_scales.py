@@ -191,16 +191,8 @@ def test_the_figures_of_a_long_block_are_those_of_its_records_one_by_one() -> No
     assert growth == pytest.approx(of_singles, rel=1e-9)
 
 
-def test_decisions_of_consecutive_calls_are_joined_as_those_of_one() -> None:
-    columns = ("positions", "cluster_bounds", "subjects", "max_per_subject", "causes", "newest")
-    first = dict(zip(columns, ([4, 5, 6], [0, 2, 3], [2, 1], [1, 1], [0, 0], [9, 9]), strict=True))
-    second = dict(zip(columns, ([8, 7], [0, 2], [2], [1], [1], [12]), strict=True))
-    more = ("suppressed", "suppressed_newest", "suppressed_causes", "suppressed_before")
-    first |= dict(zip(more, ([3], [9], [0], [1]), strict=True))
-    second |= dict(zip(more, ([10], [12], [1], [1]), strict=True))
-    parts = [Decisions(**{name: np.array(column) for name, column in part.items()}) for part in (first, second)]
-    found = Decisions.join(parts)
-    assert {name: getattr(found, name).tolist() for name in (*columns, *more)} == {
+def test_a_part_of_decisions_is_as_that_of_a_call_of_its_own() -> None:
+    columns = {
         "positions": [4, 5, 6, 8, 7],
         "cluster_bounds": [0, 2, 3, 5],
         "subjects": [2, 1, 2],
@@ -211,4 +203,17 @@ def test_decisions_of_consecutive_calls_are_joined_as_those_of_one() -> None:
         "suppressed_newest": [9, 12],
         "suppressed_causes": [0, 1],
         "suppressed_before": [1, 3],
+    }
+    found = Decisions(**{name: np.array(column) for name, column in columns.items()}).part(slice(2, 3), slice(1, 2))
+    assert {name: getattr(found, name).tolist() for name in columns} == {
+        "positions": [8, 7],
+        "cluster_bounds": [0, 2],
+        "subjects": [2],
+        "max_per_subject": [1],
+        "causes": [1],
+        "newest": [12],
+        "suppressed": [10],
+        "suppressed_newest": [12],
+        "suppressed_causes": [1],
+        "suppressed_before": [1],
     }
