@@ -692,7 +692,10 @@ class RecordReader:
                 a.name,
                 document_reader(source_form(a, original), released, a.max_bytes)
                 if a.type == "json"
-                else unchanged_reader(a.type, source_form(a, original), released, sign, released_sign),
+                else _without_missing(
+                    unchanged_reader(a.type, source_form(a, original), released, sign, released_sign),
+                    *(a.type, source_form(a, original), policy.missing_values),
+                ),
             )
             for a in policy.unchanged_fields
         ]
@@ -773,7 +776,7 @@ def _categories_of(attribute: Attribute, given: Categories | None) -> Categories
     """Return the given categories of an attribute, or new ones; None for a scale without categories."""
     if not JUDGED_SCALES[attribute.scale].has_categories:
         return None
-    return given or Categories(are_leaves=attribute.taxonomy is not None)
+    return given or Categories(are_leaves=attribute.has_groups)
 
 
 def _may_be_absent(attribute: Attribute) -> bool:
@@ -870,6 +873,18 @@ def unchanged_reader(
     if released == "csv" and kind in {"string", "any"}:
         return lambda value: _as_cell(_field(kind, value), value, released_sign)
     return lambda value: _field(kind, value)
+
+
+def _without_missing(
+    read: UnchangedReader, kind: FieldType, original: Form, missing_values: Collection[str]
+) -> UnchangedReader:
+    """Return a reader to which texts that mean a missing value are null, in fields of a type that has no texts."""
+    missing = frozenset(missing_values)
+    if kind not in {"integer", "number", "boolean"} or missing <= {""}:
+        return read
+    if original == "csv":
+        return lambda cell: read("" if str(cell).strip(BLANKS) in missing else cell)
+    return lambda value: read(None if is_text(value) and value in missing else value)
 
 
 def released_reader(

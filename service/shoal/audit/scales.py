@@ -457,6 +457,13 @@ def _known_name(value: object, form: Form, known: Container[str]) -> str | None:
 def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) -> ValueReader:
     code, taxonomy = categories.code, attribute.taxonomy
 
+    def text(value: object) -> float | None:
+        name = _name(value, form)
+        return None if name is None else code(name)
+
+    if attribute.prefixes:
+        return text
+
     def flat(value: object) -> float | None:
         name = _name(value, form)
         return None if name is None else code(json_text(name) if is_text(value) else name)
@@ -532,6 +539,38 @@ class TaxonomyTree:
         other = self.path(node.name) if node.level == 0 else self._from.get(node, (None,) * self.depth)
         common = (level for level in range(self.depth) if path[level] == other[level])
         return Fraction(min(common, default=self.depth), self.depth)
+
+
+class PrefixTree(TaxonomyTree):
+    """A tree of texts whose groups are their first characters; ``prefixes``: how many, the lowest group first."""
+
+    def __init__(self, prefixes: Sequence[int]) -> None:
+        self.depth = 1 + len(prefixes)
+        self.root = Node(self.depth, "*")
+        self._lengths = prefixes
+        self.leaves = frozenset()
+        self.inner = frozenset({"*"})
+
+    def path(self, leaf: str) -> tuple[Node, ...]:
+        """Return the nodes from a text up to its first characters."""
+        return Node(0, leaf), *(Node(level, leaf[:length]) for level, length in enumerate(self._lengths, 1))
+
+    def groups(self, leaves: Sequence[str]) -> frozenset[str]:
+        """Return the names of all nodes above texts."""
+        return frozenset(leaf[:length] for leaf in leaves for length in self._lengths) | self.inner
+
+    def distance(self, leaf: str, node: Node) -> Fraction:
+        """Return the height of the common ancestor of a text and a node, over the number of levels."""
+        path, other = self.path(leaf), self.path(node.name)
+        common = (level for level in range(node.level, self.depth) if path[level] == other[level])
+        return Fraction(min(common, default=self.depth), self.depth)
+
+
+def tree_of(attribute: Attribute) -> TaxonomyTree | None:
+    """Return the tree of a nominal attribute; None without one."""
+    if attribute.prefixes:
+        return PrefixTree(attribute.prefixes)
+    return None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
 
 
 NO_VALUE = "\x02"
@@ -703,12 +742,12 @@ class PublishedCategories(PublishedValues):
     def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
         super().__init__(attribute, form)
         self._is_table, self._publish = table, attribute.publish
-        self.categories = Categories(are_leaves=attribute.taxonomy is not None)
+        self.categories = Categories(are_leaves=attribute.has_groups)
         # A whole number or truth value is missing if its text stands for a missing value.
         self._missing_texts = frozenset(map(json_text, missing_values)).union(
             text for text in missing_values if not text.startswith('"')
         )
-        self._tree = None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
+        self._tree = tree_of(attribute)
         self._nodes: frozenset[str] | None = None
         if self._tree is not None and attribute.unknown == "quarantine":
             names = self._tree.leaves | (frozenset() if attribute.publish == "mode" else self._tree.inner)
@@ -719,7 +758,9 @@ class PublishedCategories(PublishedValues):
         """The texts of the nodes above leaves, which may be published although no record has them."""
         if self._tree is None or self._publish == "mode":
             return frozenset()
-        return frozenset(self._shown(json_text(name)) for name in self._tree.inner)
+        tree = self._tree
+        inner = tree.groups(self.categories.texts) if isinstance(tree, PrefixTree) else tree.inner
+        return frozenset(self._shown(json_text(name)) for name in inner)
 
     def shown_category(self, category: str) -> str:
         """Return the published text of a category."""

@@ -145,6 +145,8 @@ class Attribute:
         Of an ordinal attribute: the categories, lowest first.
     taxonomy : Taxonomy or None
         Of a nominal attribute; None if all categories are equally far from each other.
+    prefixes : tuple of int
+        Of a nominal attribute: lengths of the first characters that name its groups, longest first; none without them.
     publish : {"mode", "ancestor", "median"}
         Of a nominal attribute: what a cluster publishes. ``mode`` is its most frequent category. With a taxonomy also
         ``ancestor``, the lowest common ancestor, and ``median``, the lowest node above more than half of the members.
@@ -184,6 +186,7 @@ class Attribute:
     limits: tuple[float, float] = (-inf, inf)
     order: tuple[str | int, ...] = ()
     taxonomy: Taxonomy | None = None
+    prefixes: tuple[int, ...] = ()
     publish: Literal["mode", "ancestor", "median"] = "mode"
     unknown: Literal["root", "quarantine"] = "root"
     unit: EpochUnit | None = None
@@ -207,6 +210,11 @@ class Attribute:
     def is_nominal(self) -> bool:
         """Whether values are categories without an order."""
         return self.scale is Scale.NOMINAL
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether categories have groups: of a taxonomy, or by prefixes. Then they are texts."""
+        return self.taxonomy is not None or bool(self.prefixes)
 
     @property
     def has_moments(self) -> bool:
@@ -328,15 +336,20 @@ class ScaleRules(ABC):
 
 
 class _NominalRules(ScaleRules):
-    keys = ("taxonomy", "publish", "unknown")
+    keys = ("taxonomy", "prefixes", "publish", "unknown")
     confidential_key = "taxonomy"
     types = ("string", "boolean", "json", "integer", "number", "any", None)
 
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
         if section.missing == "mean":
             yield "missing", "scale nominal has no mean; use missing: group"
-        if section.taxonomy is None and section.publish in {"ancestor", "median"}:
-            yield "publish", f"{section.publish} needs a taxonomy; give taxonomy, or publish: mode"
+        has_groups = section.taxonomy is not None or section.prefixes is not None
+        if not has_groups and section.publish in {"ancestor", "median"}:
+            yield "publish", f"{section.publish} needs a taxonomy; give taxonomy or prefixes, or publish: mode"
+        if section.prefixes is not None and section.taxonomy is not None:
+            yield "prefixes", "make a taxonomy by themselves; remove taxonomy, or remove them"
+        elif (lengths := section.prefixes or []) != sorted(set(lengths), reverse=True) or min(lengths, default=1) < 1:
+            yield "prefixes", "must be at least 1 and become shorter, from the lowest group up, such as [3, 1]"
         if section.taxonomy is None and section.unknown is not None:
             yield "unknown", "only with a taxonomy, which says which values are known; give taxonomy, or remove it"
 
@@ -348,6 +361,8 @@ class _NominalRules(ScaleRules):
 
     def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
         content: dict[str, Any] = {"publish": attribute.publish} if attribute.role is Role.QUASI_IDENTIFIER else {}
+        if attribute.prefixes:
+            content |= {"prefixes": list(attribute.prefixes)}
         if attribute.taxonomy is not None:
             content |= {"taxonomy": _taxonomy_settings(attribute.taxonomy), "unknown": attribute.unknown}
         return content
@@ -534,7 +549,8 @@ def resolve_attribute(
         normalize=None if section.normalize is None else tuple(sorted(section.normalize)),
         order=tuple(section.order or ()),
         taxonomy=taxonomy,
-        publish=section.publish or ("mode" if taxonomy is None else "ancestor"),
+        prefixes=tuple(section.prefixes or ()),
+        publish=section.publish or ("mode" if taxonomy is None and section.prefixes is None else "ancestor"),
         unknown=section.unknown or "root",
         unit=section.unit,
         formats=_formats(section),

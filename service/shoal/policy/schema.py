@@ -192,10 +192,18 @@ class AttributeSection(Section):
         values="file, mapping or list",
         example="job.csv",
     )
+    prefixes: list[int] | None = key(
+        "A [taxonomy](#prefixes) of codes without a file: how many first characters the groups share, from the lowest "
+        "group up.",
+        values="list of integers",
+        example=[3, 1],
+        min_length=1,
+        max_length=31,
+    )
     publish: Literal["mode", "ancestor", "median"] | None = key(
         "What a cluster publishes of a [nominal](#nominal-categories-without-an-order) attribute. `ancestor` and "
-        "`median` need a taxonomy.",
-        shown="`ancestor` with a taxonomy, else `mode`",
+        "`median` need a taxonomy or prefixes.",
+        shown="`ancestor` with a taxonomy or prefixes, else `mode`",
     )
     unknown: Literal["root", "quarantine"] | None = key(
         "Values that the taxonomy lacks: `root` takes each as a leaf of its own below the root, `quarantine` rejects "

@@ -141,3 +141,74 @@ def test_a_column_of_dates_needs_no_format(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="with a format must be a column of texts; remove format"):
         published(tmp_path, "batch", "parquet", dates, policy)
     assert published(tmp_path, "batch", "parquet", dates, load(tmp_path, [TIME])) == [["1994-08-23"]]
+
+
+CODES: list[tuple[dict[str, Any], list[Any], list[str]]] = [
+    ({}, ["80331", "80339"], ["803"]),
+    ({}, [80331, 80339], ["803"]),
+    ({}, ["80331", "81000"], ["8"]),
+    ({}, ["80331", "10115"], ["*"]),
+    ({}, ["J45.1", "J45"], ["J45"]),
+    ({}, ["J45", "J45"], ["J45"]),
+    ({}, ["8", "8"], ["8"]),
+    ({"publish": "median"}, ["J45.1", "J45.2", "J00"], ["J45"]),
+    ({"publish": "mode"}, ["J45.1", "J45.1", "J00"], ["J45.1"]),
+]
+
+
+@pytest.mark.parametrize(("command", "form"), WAYS)
+def test_codes_are_published_by_their_first_characters_and_judged(tmp_path: Path, command: str, form: str) -> None:
+    codes = [QUASI | {"scale": "nominal", "prefixes": [3, 1]} | keys for keys, _, _ in CODES]
+    policy = load(tmp_path, codes, privacy={"k": ROWS}, stream={"delta": ROWS})
+    found = published(tmp_path, command, form, [values for _, values, _ in CODES], policy)
+    assert found == [expected for _, _, expected in CODES]
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ({"prefixes": [1, 3]}, "become shorter"),
+        ({"prefixes": [3, 1], "taxonomy": {"a": ["b"]}}, "make a taxonomy by themselves"),
+        ({"prefixes": [0]}, "must be at least 1"),
+        ({"publish": "median"}, "give taxonomy or prefixes"),
+    ],
+)
+def test_prefixes_that_make_no_groups_are_refused(tmp_path: Path, keys: dict[str, Any], fault: str) -> None:
+    with pytest.raises(PolicyError, match=fault):
+        load(tmp_path, [QUASI | {"scale": "nominal"} | keys])
+
+
+@pytest.mark.parametrize(("command", "form"), WAYS)
+def test_missing_texts_are_missing_in_fields_of_every_role_and_type(tmp_path: Path, command: str, form: str) -> None:
+    quasi = [
+        QUASI | {"bounds": [0, 9]},
+        TIME,
+        QUASI | {"scale": "nominal"},
+        QUASI | {"scale": "ordinal", "order": [1, 2]},
+    ]
+    others = [{"role": "confidential", "type": kind} for kind in ("number", "integer", "boolean")]
+    other = {"role": "other", "type": "number", "publish_unchanged": True}
+    attributes = [*(one | {"missing": "group"} for one in quasi), *others, other, {"role": "identifier"}]
+    policy = load(tmp_path, attributes, missing_values=["", "NA", "?"], privacy={"k": ROWS}, stream={"delta": ROWS})
+    # A column of numbers has no texts.
+    number = [None] if form == "parquet" else ["NA"]
+    found = published(tmp_path, command, form, [number, *[["NA"]] * (len(attributes) - 1)], policy)
+    assert found == [[""]] * 8
+
+
+def test_missing_texts_of_a_type_with_texts_are_published_as_they_are(tmp_path: Path) -> None:
+    kinds = [{"role": "confidential", "type": kind} for kind in ("string", "any")]
+    policy = load(tmp_path, [QUASI | {"bounds": [0, 9]}, *kinds], missing_values=["NA"])
+    assert published(tmp_path, "batch", "jsonl", [[1], ["NA"], ["NA"]], policy)[1:] == [["NA"]] * 2
+
+
+def test_a_leaf_that_means_missing_is_left_out_of_its_taxonomy_and_told(tmp_path: Path) -> None:
+    (tmp_path / "job.csv").write_text("leaf;group\nnurse;care\ncook;house\n?;*\n")
+    attribute = QUASI | {"scale": "nominal", "taxonomy": "job.csv", "unknown": "quarantine", "missing": "group"}
+    policy = load(tmp_path, [attribute], missing_values=["", "?"], privacy={"k": ROWS}, stream={"delta": ROWS})
+    assert published(tmp_path, "pipe", "csv", [["nurse"]], policy) == [["nurse"]]
+    assert published(tmp_path, "pipe", "csv", [["?"]], policy) == [[""]]
+    warned = run_command("check", str(tmp_path / "policy.json")).stderr.decode()
+    assert "attributes.x0: 1 of its leaves are texts of missing_values, and left out of its taxonomy" in warned
+    with pytest.raises(PolicyError, match="has no leaf that is not in missing_values"):
+        load(tmp_path, [attribute], missing_values=["nurse", "cook", "?"])
