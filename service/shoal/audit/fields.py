@@ -779,18 +779,16 @@ class RecordReader:
                 a.name,
                 document_reader(source_form(a, original), released, a.max_bytes)
                 if a.type == "json"
-                else unchanged_reader(a.type, source_form(a, original), released, sign, released_sign),
+                else _without_missing(
+                    unchanged_reader(a.type, source_form(a, original), released, sign, released_sign),
+                    *(a.type, source_form(a, original), policy.missing_values),
+                ),
             )
             for a in policy.unchanged_fields
         ]
         self._comparable = comparable_fields(policy, released)
-        subject = self._subject = policy.subject
-        self._sign = sign
-        self._no_subjects = (
-            set() if subject is None else {_spelt_subject(text, subject) for text in policy.missing_values}
-        )
-        numbers = [whole_subject(text or "") for text in self._no_subjects]
-        self._no_numbers = np.array([number for number in numbers if number is not None], np.int64)
+        self._subject, self._sign = policy.subject, sign
+        self._no_subjects, self._no_numbers = _missing_subjects(policy)
         encoding = policy.csv_output.encoding
         # Only CSV has other encodings than those of Unicode.
         self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
@@ -982,7 +980,16 @@ def _categories_of(attribute: Attribute, given: Categories | None) -> Categories
     """Return the given categories of an attribute, or new ones; None for a scale without categories."""
     if not JUDGED_SCALES[attribute.scale].has_categories:
         return None
-    return given or Categories(are_leaves=attribute.taxonomy is not None)
+    return given or Categories(are_leaves=attribute.has_groups)
+
+
+def _missing_subjects(policy: Policy) -> tuple[set[str | None], Int64Vector]:
+    """Return the missing texts as subjects are spelt, and those that are numbers."""
+    if policy.subject is None:
+        return set(), np.zeros(0, np.int64)
+    texts = {_spelt_subject(text, policy.subject) for text in policy.missing_values}
+    numbers = [whole_subject(text or "") for text in texts]
+    return texts, np.array([number for number in numbers if number is not None], np.int64)
 
 
 def _may_be_absent(attribute: Attribute) -> bool:
@@ -1097,6 +1104,18 @@ def unchanged_reader(
     if released == "csv" and kind in {"string", "any"}:
         return lambda value: _as_cell(_field(kind, value), value, released_sign)
     return lambda value: _field(kind, value)
+
+
+def _without_missing(
+    read: UnchangedReader, kind: FieldType, original: Form, missing_values: Collection[str]
+) -> UnchangedReader:
+    """Return a reader to which texts that mean a missing value are null, in fields of a type that has no texts."""
+    missing = frozenset(missing_values)
+    if kind not in {"integer", "number", "boolean"} or missing <= {""}:
+        return read
+    if original == "csv":
+        return lambda cell: read("" if str(cell).strip(BLANKS) in missing else cell)
+    return lambda value: read(None if is_text(value) and value in missing else value)
 
 
 def released_reader(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import csv
+import glob
 import gzip
 import io
 import json
@@ -24,7 +25,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib import import_module
 from itertools import islice
@@ -58,11 +59,23 @@ _COUNT = re.compile(r"-?[0-9]{1,18}")  # partitions, offsets and usable timestam
 _MIN_PLAIN_EXPONENT = -5  # fractions whose first digit stands for at least 10**-5 are written without an exponent
 MAX_DEPTH = 64  # nested objects and arrays of a record, itself included
 _TOO_LARGE_NUMBER = "1e999"
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 BLOCK_BYTES = 1 << 18  # lines are read in blocks of about this size
 _MAX_CELL = 100_000  # characters; in longer lines `csv.reader` may refuse a cell
 _SCALAR = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|"[^"\\\x00-\x1f]*"|true|false|null'
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+def _open_zstd(path: Path, _mode: str) -> BinaryIO:
+    arrow = import_module("pyarrow")
+    return io.BufferedReader(arrow.CompressedInputStream(arrow.OSFile(str(path)), "zstd"))
+
+
+_OPENERS: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": _open_zstd,
+}
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
 codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
@@ -95,23 +108,43 @@ def is_array(value: object) -> TypeGuard[list[object]]:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file and how it is written. For CSV only: the dialect, and the declared columns of an original."""
+    """A file and how it is written. For CSV only: the dialect, and the declared columns of an original.
+
+    ``parts``: all files of an original that is a folder or a pattern; ``path`` is the first of them.
+    """
 
     path: Path
     form: Form
     dialect: CsvDialect
     columns: frozenset[str] = frozenset()
+    parts: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
         """Describe a file; ``default_form`` applies where the suffix is unknown."""
-        name = Path(path)
+        parts = part_files(str(path))
+        name = parts[0] if parts else Path(path)
         form = _FORMS.get((name.with_suffix("") if is_compressed(name) else name).suffix.lower(), default_form)
         if form is None:
             raise InputError(
                 f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format"
             )
-        return cls(Path(path), form, dialect)
+        return cls(name, form, dialect, parts=parts)
+
+
+def part_files(path: str) -> tuple[Path, ...]:
+    """Return the files of a folder or a pattern in the order in which their records are numbered; none for a file."""
+    if Path(path).is_file():
+        return ()
+    if Path(path).is_dir():
+        found = [one for one in Path(path).glob("*") if one.is_file() and one.name[0] not in "._"]
+    else:
+        found = [Path(one) for one in glob.glob(path) if Path(one).is_file()]  # noqa: PTH207 - a pattern may be absolute
+    return tuple(
+        sorted(
+            (one for one in found if one.stat().st_size > 0), key=lambda one: str(one).encode(errors="surrogateescape")
+        )
+    )
 
 
 class OriginalRecord(NamedTuple):
@@ -153,28 +186,35 @@ def scalar_of(text: str) -> object:
 def original_parts(
     file: InputFile, chosen: ColumnChoice, clustered: Collection[str] = ()
 ) -> Iterator[OriginalRecord | FieldColumns]:
-    """Yield the plain records of an original: the chosen columns of a block where this is possible."""
+    """Yield the plain records of an original: the chosen columns of a block where this is possible.
+
+    Records of the files of a folder are numbered on.
+    """
     number = 0
-    parts: Iterator[FieldColumns | OriginalRecord]
+    for path in file.parts or (file.path,):
+        for part in _parts_of_file(replace(file, path=path, parts=()), chosen, clustered):
+            if isinstance(part, FieldColumns):
+                yield part
+                number += len(part.lines)
+            else:
+                yield part._replace(offset=number)
+                number += 1
+
+
+def _parts_of_file(
+    file: InputFile, chosen: ColumnChoice, clustered: Collection[str]
+) -> Iterator[OriginalRecord | FieldColumns]:
     if file.form == "csv":
         rows = csv_parts(file.path, file.dialect, chosen, skip_bom=True, declared=file.columns)
         found = _without_blank_end(rows, lambda part: not isinstance(part, FieldColumns) and part[1] == {})
-        parts = (one if isinstance(one, FieldColumns) else _cell_record(file.dialect, one[1]) for one in found)
-    else:
-        blocks = line_blocks(file.path, clustered)
-        names = list(record_of(next(byte_lines(file.path, skip_bom=True, clustered=clustered), b"")) or ())
-        lines = _without_blank_end(
-            json_parts(blocks, names, chosen(names), is_original=True),
-            lambda part: not isinstance(part, FieldColumns) and not part.strip(),
-        )
-        parts = (one if isinstance(one, FieldColumns) else line_record(one) for one in lines)
-    for part in parts:
-        if isinstance(part, FieldColumns):
-            yield part
-            number += len(part.lines)
-        else:
-            yield part._replace(offset=number)
-            number += 1
+        yield from (one if isinstance(one, FieldColumns) else _cell_record(file.dialect, one[1]) for one in found)
+        return
+    names = list(record_of(next(byte_lines(file.path, skip_bom=True, clustered=clustered), b"")) or ())
+    lines = _without_blank_end(
+        json_parts(line_blocks(file.path, clustered), names, chosen(names), is_original=True),
+        lambda part: not isinstance(part, FieldColumns) and not part.strip(),
+    )
+    yield from (one if isinstance(one, FieldColumns) else line_record(one) for one in lines)
 
 
 def _cell_record(dialect: CsvDialect, cells: Mapping[str, object] | None) -> OriginalRecord:
@@ -190,6 +230,13 @@ def original_records(
     file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
 ) -> Iterator[OriginalRecord]:
     """Yield the records of an original; ``names``: what every line of an export must have, None for plain records."""
+    if len(file.parts) > 1 and names is not None:
+        number = 0
+        for path in file.parts:
+            for record in original_records(replace(file, path=path, parts=()), names, by_line=by_line):
+                yield record._replace(offset=number) if by_line else record
+                number += 1
+        return
     if names is not None:
         yield from _messages(file.path, names) if by_line else _exported(file.path, names)
         return

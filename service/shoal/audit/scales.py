@@ -128,10 +128,20 @@ _ISO = re.compile(
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _DAY_MS = 86_400_000
 _MONTHS = 12
-_LENGTHS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "days": Fraction(_DAY_MS)}
-"""Milliseconds of one, by unit."""
+_LENGTHS = {
+    "s": Fraction(1000),
+    "ms": Fraction(1),
+    "us": Fraction(1, 1000),
+    "ns": Fraction(1, 1_000_000),
+    "days": Fraction(_DAY_MS),
+}
+"""Milliseconds of one, by unit; a calendar year has no length."""
+_MONTH_OR_YEAR = re.compile(r"([0-9]{4})(-[0-9]{2})?")
+_MONTH_NAMES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_DIGITS = {"Y": "{4}", "m": "{1,2}", "d": "{1,2}", "H": "{1,2}", "M": "{1,2}", "S": "{1,2}", "f": "{1,9}"}
+"""How many digits the parts of a time have that a format names."""
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 0001 to 9999
-_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9  # numbers beyond are no times of these years, and smaller ones are 0
+_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e21, 1e-9  # numbers beyond are no times of these years, and smaller ones are 0
 
 
 def iso_ms(text: str) -> int | None:
@@ -158,6 +168,55 @@ def _days(date: str) -> int | None:
         return None
 
 
+def coarse_ms(text: str, step: TimeStep) -> int | None:
+    """Return the first millisecond of a month or a year in ISO 8601, where steps are no finer; None for others."""
+    found = _MONTH_OR_YEAR.fullmatch(text)
+    if found is None or step.unit not in ({"month", "year"} if found[2] else {"year"}):
+        return None
+    return iso_ms(f"{found[1]}{found[2] or '-01'}-01")
+
+
+def formatted_ms(text: str, formats: Sequence[re.Pattern[str]]) -> int | None:
+    """Return the milliseconds of a text in one of some formats, of which at most one fits; None for others."""
+    found = next((match for match in (one.fullmatch(text) for one in formats) if match), None)
+    if found is None:
+        return None
+    part = {name: value for name, value in found.groupdict().items() if value is not None}
+    name = part.get("b", "").upper()
+    month = str(_MONTH_NAMES.index(name) + 1) if name else part.get("m", "1")
+    date = f"{part['Y']}-{month:0>2}-{part.get('d', '1'):0>2}"
+    time = "T" + ":".join(f"{part.get(field, '0'):0>2}" for field in "HMS")
+    return iso_ms(f"{date}{time}{'.' + part['f'] if 'f' in part else ''}{part.get('z', '')}")
+
+
+def format_patterns(formats: Sequence[str]) -> list[re.Pattern[str]]:
+    """Return what matches texts of each format. Numbers with others beside them have two digits, else one or two."""
+    return [re.compile(_pattern(text)) for text in formats]
+
+
+def _pattern(text: str) -> str:
+    pieces, is_fixed = [], re.compile("%[YmdHMS]")
+    position = 0
+    while position < len(text):
+        if text[position] != "%":
+            pieces.append(re.escape(text[position]))
+            position += 1
+            continue
+        name = text[position + 1]
+        beside = is_fixed.match(text[position + 2 : position + 4]) or is_fixed.match(
+            text[max(position - 2, 0) : position]
+        )
+        if name == "z":
+            pieces.append("(?P<z>Z|[+-][0-9]{2}:?[0-9]{2})")
+        elif name == "b":
+            pieces.append("(?P<b>(?ai:" + "|".join(_MONTH_NAMES) + "))")
+        else:
+            length = _DIGITS[name].replace("{1,2}", "{2}") if beside else _DIGITS[name]
+            pieces.append(f"(?P<{name}>[0-9]{length})")
+        position += 2
+    return "".join(pieces)
+
+
 def _offset_minutes(zone: str | None) -> int | None:
     """Return the minutes of a zone east of UTC; None if its hours or minutes do not exist."""
     if zone is None or zone == "Z":
@@ -173,6 +232,9 @@ def epoch_ms(text: str, unit: str) -> int | None:
     magnitude = abs(float(text))
     if magnitude > _MAX_MAGNITUDE:
         return None
+    if unit == "years":
+        year = Fraction(Decimal(text)) if magnitude >= 1 else Fraction(0)
+        return iso_ms(f"{int(year):04}-01-01") if year.denominator == 1 and year >= 1 else None
     exact = Fraction(Decimal(text)) if magnitude >= _MIN_MAGNITUDE else Fraction(0)
     return _in_range(round(exact * _LENGTHS[unit]))
 
@@ -203,8 +265,10 @@ class TimeGrid:
     def parse(self, text: str) -> int | None:
         """Return the milliseconds of a published text if it is one of the grid in its only spelling; else None."""
         if self._unit is not None:
-            if not _WHOLE.fullmatch(text) or len(text) > 18:  # noqa: PLR2004
+            if not _WHOLE.fullmatch(text) or len(text) > 21:  # noqa: PLR2004
                 return None
+            if self._unit == "years":
+                return epoch_ms(text, "years")
             exact = int(text) * _LENGTHS[self._unit]
             found = _in_range(int(exact)) if exact.denominator == 1 else None
         else:
@@ -234,10 +298,12 @@ class TimeGrid:
         return int(month.astype("datetime64[D]").astype(np.int64)) * _DAY_MS
 
     def _text(self, milliseconds: int) -> str:
-        if self._unit is not None:
-            return str(int(milliseconds / _LENGTHS[self._unit]))
+        if self._unit not in {None, "years"}:
+            return str(int(milliseconds / _LENGTHS[str(self._unit)]))
         day, rest = divmod(milliseconds, _DAY_MS)
         shown = str(np.datetime64(day, "D"))
+        if self._unit == "years":
+            return str(int(shown[:4]))
         if self._step.is_date:
             return shown
         seconds = rest // 1000
@@ -368,13 +434,17 @@ def _json_number(value: object) -> float | None:
 def _time_reader(attribute: Attribute, form: Form, sign: DecimalSign) -> ValueReader:
     # Timestamps of messages are milliseconds, whatever the unit of published times is.
     unit = "ms" if attribute.source.part is MessagePart.TIMESTAMP else attribute.unit
+    formats = format_patterns(attribute.formats)
 
     def read(value: object) -> float | None:
         text = _text(value, form) if unit is None or form == "csv" else value if isinstance(value, JsonNumber) else None
         if text is None:
             return None
-        if unit is None:
+        if formats:
+            found = formatted_ms(text, formats)
+        elif unit is None:
             found = iso_ms(text)
+            found = coarse_ms(text, attribute.time_step) if found is None else found
         else:
             number = sign.to_point(text)
             found = None if decimal_number(number) is None else epoch_ms(number, unit)
@@ -411,6 +481,13 @@ def _known_name(value: object, form: Form, known: Container[str]) -> str | None:
 
 def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) -> ValueReader:
     code, taxonomy = categories.code, attribute.taxonomy
+
+    def text(value: object) -> float | None:
+        name = _name(value, form)
+        return None if name is None else code(name)
+
+    if attribute.prefixes:
+        return text
 
     def flat(value: object) -> float | None:
         name = _name(value, form)
@@ -487,6 +564,38 @@ class TaxonomyTree:
         other = self.path(node.name) if node.level == 0 else self._from.get(node, (None,) * self.depth)
         common = (level for level in range(self.depth) if path[level] == other[level])
         return Fraction(min(common, default=self.depth), self.depth)
+
+
+class PrefixTree(TaxonomyTree):
+    """A tree of texts whose groups are their first characters; ``prefixes``: how many, the lowest group first."""
+
+    def __init__(self, prefixes: Sequence[int]) -> None:
+        self.depth = 1 + len(prefixes)
+        self.root = Node(self.depth, "*")
+        self._lengths = prefixes
+        self.leaves = frozenset()
+        self.inner = frozenset({"*"})
+
+    def path(self, leaf: str) -> tuple[Node, ...]:
+        """Return the nodes from a text up to its first characters."""
+        return Node(0, leaf), *(Node(level, leaf[:length]) for level, length in enumerate(self._lengths, 1))
+
+    def groups(self, leaves: Sequence[str]) -> frozenset[str]:
+        """Return the names of all nodes above texts."""
+        return frozenset(leaf[:length] for leaf in leaves for length in self._lengths) | self.inner
+
+    def distance(self, leaf: str, node: Node) -> Fraction:
+        """Return the height of the common ancestor of a text and a node, over the number of levels."""
+        path, other = self.path(leaf), self.path(node.name)
+        common = (level for level in range(node.level, self.depth) if path[level] == other[level])
+        return Fraction(min(common, default=self.depth), self.depth)
+
+
+def tree_of(attribute: Attribute) -> TaxonomyTree | None:
+    """Return the tree of a nominal attribute; None without one."""
+    if attribute.prefixes:
+        return PrefixTree(attribute.prefixes)
+    return None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
 
 
 NO_VALUE = "\x02"
@@ -748,12 +857,12 @@ class PublishedCategories(PublishedValues):
     def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
         super().__init__(attribute, form)
         self._is_table, self._publish = table, attribute.publish
-        self.categories = Categories(are_leaves=attribute.taxonomy is not None)
+        self.categories = Categories(are_leaves=attribute.has_groups)
         # A whole number or truth value is missing if its text stands for a missing value.
         self._missing_texts = frozenset(map(json_text, missing_values)).union(
             text for text in missing_values if not text.startswith('"')
         )
-        self._tree = None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
+        self._tree = tree_of(attribute)
         self._nodes: frozenset[str] | None = None
         if self._tree is not None and attribute.unknown == "quarantine":
             names = self._tree.leaves | (frozenset() if attribute.publish == "mode" else self._tree.inner)
@@ -764,7 +873,9 @@ class PublishedCategories(PublishedValues):
         """The texts of the nodes above leaves, which may be published although no record has them."""
         if self._tree is None or self._publish == "mode":
             return frozenset()
-        return frozenset(self._shown(json_text(name)) for name in self._tree.inner)
+        tree = self._tree
+        inner = tree.groups(self.categories.texts) if isinstance(tree, PrefixTree) else tree.inner
+        return frozenset(self._shown(json_text(name)) for name in inner)
 
     def shown_category(self, category: str) -> str:
         """Return the published text of a category."""

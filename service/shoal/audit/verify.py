@@ -695,7 +695,7 @@ def _lines_of(numbers: set[int], file: InputFile) -> dict[int, int]:
     """Return the line on which each of some records, numbered from 0, begins."""
     if not numbers or is_parquet(file.path):
         return {}
-    if file.form != "csv":
+    if file.form != "csv" or len(file.parts) > 1:
         return {number: number + 1 for number in numbers}
     lines = enumerate(csv_record_lines(file.path, file.dialect))
     return {number: line for number, line in lines if number in numbers}

@@ -10,7 +10,10 @@ from bz2 import BZ2File
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from glob import glob
 from gzip import GzipFile
+from importlib import import_module
+from io import BytesIO
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from select import select
@@ -28,6 +31,7 @@ from shoal.formats import (
     FormatEntry,
     ReadOptions,
     RecordEncoder,
+    RecordFault,
     RecordSource,
     StoppedReading,
     format_named,
@@ -38,12 +42,25 @@ from shoal.observability import logger
 from shoal.policy import Policy
 
 PIPE = "-"
-_UNCOMPRESS = {".zst": "zstd -dc", ".zip": "unzip -p"}
+_UNCOMPRESS = {".zip": "unzip -p"}
 """Commands that uncompress files that are not read directly."""
+
+
+def _open_zstd(file: BinaryIO) -> IO[bytes]:
+    try:
+        arrow = import_module("pyarrow")
+    except ModuleNotFoundError:
+        raise ConfigError(
+            ".zst files need pyarrow: install shoal[parquet], or use a pipe: zstd -dc FILE | shoal ... --format csv"
+        ) from None
+    return cast("IO[bytes]", arrow.CompressedInputStream(arrow.PythonFile(file, "r"), "zstd"))
+
+
 _OPENERS: dict[str, Callable[[BinaryIO], IO[bytes]]] = {
     ".gz": lambda file: cast("IO[bytes]", GzipFile(fileobj=file)),
     ".bz2": lambda file: cast("IO[bytes]", BZ2File(file)),
     ".xz": lambda file: cast("IO[bytes]", LZMAFile(file)),  # noqa: SIM115 - the file below it is closed
+    ".zst": _open_zstd,
 }
 _MOST_TIMES, _FREE_BYTES = 200, 1 << 26
 """A file that uncompresses to more than this multiple of its bytes read, and these bytes, can fill memory and disks."""
@@ -228,6 +245,9 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     if path == PIPE:
         yield _standard_input()
         return
+    if parts_of(path):
+        yield BytesIO()  # `open_source` opens the parts
+        return
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - only the error of opening is caught
     except OSError as error:
@@ -252,7 +272,7 @@ class Uncompressed:
         before = self.tell()
         try:
             chunk = self._content.read(size)
-        except (OSError, EOFError, LZMAError, zlib.error):
+        except (OSError, EOFError, ValueError, LZMAError, zlib.error):
             raise InputError(
                 f"{self._path}: not a whole {Path(self._path).suffix} file; compress it again, or uncompress it"
             ) from None
@@ -292,11 +312,38 @@ def open_source(
 ) -> RecordSource:
     """Open an input in a format, under the limits of the policy; see `Format.read`."""
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    source = source_format.read(stream, policy, encoder, ReadOptions(shown_name(path), max_bytes, with_columns))
+
+    def read(one: BinaryIO, name: str) -> RecordSource:
+        return source_format.read(one, policy, encoder, ReadOptions(name, max_bytes, with_columns))
+
+    parts = parts_of(path)
+    source = _joined(parts, read) if parts else read(stream, shown_name(path))
     known = {*policy.skip, *(attribute.path[0] for attribute in policy.value_attributes)}
     if policy.undeclared == "drop" and DELETED_FIELD not in known:
         return replace(source, blocks=_warn_of_deletes(source.blocks, shown_name(path)))
     return source
+
+
+def _joined(parts: Sequence[str], read: Callable[[BinaryIO, str], RecordSource]) -> RecordSource:
+    """Return the records of several files of one schema as those of one, each file open while it is read."""
+    opened = ExitStack()
+    first = current = read(opened.enter_context(open_input(parts[0])), parts[0])
+
+    def blocks() -> Iterator[tuple[Block, Sequence[Any]]]:
+        nonlocal current
+        with opened:
+            yield from first.blocks
+        for part in parts[1:]:
+            with open_input(part) as file:
+                current = read(file, part)
+                if current.schema != first.schema:
+                    raise InputError(f"{part}: its columns have other types than those of {parts[0]}; write all alike")
+                yield from current.blocks
+
+    def faults_of(raw: object) -> list[RecordFault]:
+        return current.faults_of(raw)
+
+    return RecordSource(blocks(), faults_of, unit="row", schema=first.schema)
 
 
 def _warn_of_deletes(blocks: Iterator[tuple[Block, Sequence[Any]]], name: str) -> Iterator[tuple[Block, Sequence[Any]]]:
@@ -319,8 +366,8 @@ def shown_name(path: str) -> str:
 @contextmanager
 def open_followed(path: str, stop: Event) -> Iterator[FollowedFile]:
     """Open a file, a FIFO or standard input to follow it; InputError if it cannot be opened."""
-    if _opener_of(path) is not None:
-        raise InputError(f"{path}: a compressed file cannot be followed; leave out --follow")
+    if _opener_of(path) is not None or parts_of(path):
+        raise InputError(f"{path}: compressed files and folders cannot be followed; leave out --follow")
     if path == PIPE:
         yield FollowedFile(_standard_input().fileno(), path, stop)
         return
@@ -471,15 +518,33 @@ def _suffix_of(path: str) -> str:
     return "" if path == PIPE else Path(path).suffix.lower()
 
 
-def _refuse_folder(path: str) -> None:
-    """Raise ConfigError for an input that is a folder of part files, with the command that joins them."""
-    if path == PIPE or not Path(path).is_dir():
-        return
-    if any(Path(path).glob("*.parquet")):
-        remedy = "join its parts to one file, as with read_parquet and to_parquet of pandas"
+def parts_of(path: str) -> list[str]:
+    """Return the files of a folder, or those that fit a pattern, by the bytes of their paths; none for one file.
+
+    Files without bytes are left out, and those of a folder whose names begin with a dot or an underscore.
+    """
+    if path == PIPE or Path(path).is_file():
+        return []
+    if not Path(path).is_dir():
+        found = [Path(one) for one in glob(path) if Path(one).is_file()]  # noqa: PTH207 - a pattern may be absolute
     else:
-        remedy = f"join its parts to one file: cat {path}/part-* > NEW; headers that repeat are left out and counted"
-    raise ConfigError(f"{path}: is a folder; {remedy}")
+        found = [one for one in Path(path).iterdir() if not one.name.startswith((".", "_"))]
+        if any(one.is_dir() for one in found):
+            raise ConfigError(
+                f"{path}: has folders in it; give the files as a pattern, such as '{path}/*/*.csv', without columns "
+                "that are in names of folders"
+            )
+        if not found:
+            raise ConfigError(f"{path}: is a folder without files")
+    return sorted((str(one) for one in found if one.stat().st_size), key=os.fsencode)
+
+
+def _format_of_parts(parts: Sequence[str], option: str | None) -> FormatEntry:
+    """Return the format that all parts of an input have."""
+    entries = {_format_of(part, option, "", is_source=True).name: part for part in parts}
+    if len(entries) > 1:
+        raise ConfigError(f"{' and '.join(entries.values())}: have two formats; give a pattern, such as '*.csv'")
+    return _format_of(parts[0], option, "", is_source=True)
 
 
 def _contradiction(path: str, option: str) -> ConfigError:
@@ -496,8 +561,8 @@ def _require_streamed(path: str, entry: FormatEntry, *, is_stream: bool) -> None
 
 def _format_of(path: str, option: str | None, standard_stream: str, *, is_source: bool = False) -> FormatEntry:
     """Return the format of a file or of a standard stream, which messages call by the given name."""
-    if is_source:
-        _refuse_folder(path)
+    if is_source and (parts := parts_of(path)):
+        return _format_of_parts(parts, option)
     suffix = _suffix_of(path)
     if suffix in _UNCOMPRESS and is_source:
         raise ConfigError(

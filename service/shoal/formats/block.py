@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -330,6 +330,21 @@ def parse_values(cells: Sequence[str], kind: FieldType) -> tuple[Sequence[Any], 
     parse = _CELL_PARSERS[kind]
     values = [parse(cell.strip(BLANKS)) for cell in cells]
     return values, not any(value is MISMATCH for value in values)
+
+
+_TYPED = ("integer", "number", "boolean")
+
+
+def missing_of(attribute: Attribute, missing_values: Collection[str]) -> frozenset[str]:
+    """Return the texts that mean null in an unchanged field: of a type without texts, if the policy names any."""
+    texts = frozenset(missing_values)
+    return texts if attribute.type in _TYPED and texts - {""} else frozenset()
+
+
+def blank_missing(cells: Sequence[str], attribute: Attribute, missing_values: Collection[str]) -> Sequence[str]:
+    """Return the cells of an unchanged field, empty where their text means null."""
+    missing = missing_of(attribute, missing_values)
+    return ["" if cell.strip(BLANKS) in missing else cell for cell in cells] if missing else cells
 
 
 def to_exact_number(value: object) -> float | None:

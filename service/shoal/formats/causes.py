@@ -17,6 +17,7 @@ import msgspec
 from shoal.formats.block import (
     MISMATCH,
     Column,
+    blank_missing,
     describe_converted,
     describe_json,
     describe_missing,
@@ -189,6 +190,8 @@ def describe_cell(policy: Policy, attribute: Attribute, cell: str, *, has_commas
         return describe_converted(reader, float(reader.read_cells([cell]).values[0]), text)
     if attribute.type == "json" and attribute.role is not Role.IDENTIFIER:
         return describe_json(attribute, text.encode()) if text else ""
+    if attribute.role is not Role.IDENTIFIER:
+        (cell,) = blank_missing([cell], attribute, policy.missing_values)
     (cell,) = with_points([cell], attribute) if has_commas else [cell]
     if attribute.role is Role.IDENTIFIER:
         return describe_subject(policy, attribute, cell) if attribute.subject else ""

@@ -27,6 +27,7 @@ from shoal.formats.block import (
     BlockBuilder,
     Column,
     ParsedRecords,
+    blank_missing,
     parse_values,
     reject_unless,
     stack_columns,
@@ -218,7 +219,7 @@ class CsvDecoder:
         values, categories = stack_columns(
             [reader.read_cells(columns[column]) for column, reader in self._clustered], n
         )
-        parsed = [parse_values(self._cells(columns[column], a), a.type) for column, a in self._unchanged_fields]
+        parsed = [self._parsed(columns[column], a) for column, a in self._unchanged_fields]
         subject = self._policy.subject
         candidates = ParsedRecords(
             index=np.array(index, dtype=np.int64),
@@ -232,6 +233,10 @@ class CsvDecoder:
             matches = to_mask((MISMATCH not in fields for fields in zip(*with_mismatch, strict=True)), n)
             candidates = reject_unless(matches, candidates, Reason.INVALID, rejected)
         return candidates
+
+    def _parsed(self, cells: Column, attribute: Attribute) -> tuple[Column, bool]:
+        present = blank_missing(cells, attribute, self._policy.missing_values)
+        return parse_values(self._cells(present, attribute), attribute.type)
 
     def _cells(self, cells: Column, attribute: Attribute) -> Column:
         return with_points(cells, attribute) if self._has_commas else cells

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, BinaryIO, get_args
 
@@ -24,6 +25,7 @@ from shoal.formats.block import (
     describe_json,
     describe_missing,
     json_or_mismatch,
+    missing_of,
     reject_unless,
     stack_columns,
     to_mask,
@@ -131,10 +133,12 @@ class JsonDecoder:
         self._readers = [scale_of(attribute).reader(policy.missing_values) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
         numbered = list(enumerate(policy.unchanged_fields))
+        typed = [(number, missing_of(a, policy.missing_values)) for number, a in numbered]
+        self._with_missing = [(number, missing) for number, missing in typed if missing]
         self._integers = [number for number, a in numbered if a.type == "integer"]
         self._json = [number for number, a in numbered if a.type == "json" and a.name in self._getters]
         self._subject = None if policy.subject is None else policy.subject.name
-        self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
+        self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes, policy.missing_values)
 
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
         """Return the accepted records of messages, and the index and reason of each rejected message.
@@ -249,7 +253,8 @@ class JsonDecoder:
 
         values, categories = stack_columns(list(map(clustered_column, self._readers)), count)
         unchanged_columns = [list(column(name)) for name in self._unchanged_fields]
-        is_valid = self._convert_json(unchanged_columns, count) if self._json else None
+        has_texts = self._json or self._with_missing
+        is_valid = self._convert_texts(unchanged_columns, count) if has_texts else None
         parsed = ParsedRecords(
             index=np.array(indexes, dtype=np.int64),
             values=values,
@@ -261,9 +266,12 @@ class JsonDecoder:
             parsed = reject_unless(is_valid, parsed, Reason.INVALID, rejected)
         return self._reject_fractions(parsed, rejected)
 
-    def _convert_json(self, columns: list[list[Any]], count: int) -> BoolVector:
-        """Convert the columns of type json to canonical texts; return which records have valid ones."""
+    def _convert_texts(self, columns: list[list[Any]], count: int) -> BoolVector:
+        """Convert type json to canonical texts, and texts that mean null; return which records have no other texts."""
         is_valid = np.ones(count, np.bool_)
+        for number, missing in self._with_missing:
+            columns[number] = [None if type(value) is str and value in missing else value for value in columns[number]]
+            is_valid &= to_mask((type(value) is not str for value in columns[number]), count)
         for number in self._json:
             columns[number] = list(map(json_or_mismatch, map(bytes, columns[number])))
             is_valid &= to_mask((text is not MISMATCH for text in columns[number]), count)
@@ -432,6 +440,8 @@ def _describe_unchanged_value(policy: Policy, attribute: Attribute, value: Any) 
             return NOT_FINITE.reason
     if isinstance(value, list | dict):
         return FaultReason.NESTED
+    if type(value) is str and value in missing_of(attribute, policy.missing_values):
+        return describe_unplaced(policy, attribute, None)
     is_of_type = type(value) in get_args(_UNCHANGED_TYPES[attribute.type])
     is_of_type &= attribute.type != "integer" or _is_integer_or_null(value)
     return describe_unplaced(policy, attribute, value) if is_of_type else FaultReason(f"not of type {attribute.type}")
@@ -443,12 +453,13 @@ def _find_message_faults(policy: Policy, value: bytes | None, envelope: Recorded
     return [RecordFault(FaultReason.TOMBSTONE)] if value is None else find_json_faults(policy, value, envelope)
 
 
-def _field_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union of types
+def _field_type(policy: Policy, attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union of types
     """Return the type that the value of an attribute must have in JSON."""
     if attribute.is_clustered:
         return scale_of(attribute).json_type
     if attribute.role is not Role.IDENTIFIER:
-        return _UNCHANGED_TYPES[attribute.type]
+        kind = _UNCHANGED_TYPES[attribute.type]
+        return kind | str if missing_of(attribute, policy.missing_values) else kind
     if not attribute.subject:
         return msgspec.Raw
     return str if attribute.type == "string" else Any
@@ -457,7 +468,7 @@ def _field_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a unio
 def _named_fields(policy: Policy, getters: Sequence[Callable[[Any], Any]]) -> list[tuple[Callable[[Any], Any], str]]:
     """Return getter and name of each declared field, texts first; none if a field cannot have its name as its value."""
     fields = list(zip(policy.value_attributes, getters, strict=True))
-    types = [_field_type(attribute) for attribute, _ in fields]
+    types = [_field_type(policy, attribute) for attribute, _ in fields]
     if len(fields) < 2 or not all(kind in {Any, str, msgspec.Raw} or str in get_args(kind) for kind in types):  # noqa: PLR2004
         return []
     ordered = sorted(zip(types, fields, strict=True), key=lambda one: one[0] is msgspec.Raw)
@@ -614,7 +625,7 @@ class _RecordStruct:
     def __init__(self, policy: Policy) -> None:
         self._rejects_undeclared = policy.undeclared == "quarantine"
         self._ignored = {_FAUST_FIELD, *policy.skip}
-        self._root = _Node("")
+        self._root, self._type_of = _Node(""), partial(_field_type, policy)
         lines = list(map(self._insert, policy.value_attributes))
         self.getters = [_getter(line) for line in lines]
         self._optional = list(_optional_lines(self._root, ()))
@@ -653,7 +664,7 @@ class _RecordStruct:
         optional: list[Any] = []
         keys = {}
         for name, child in node.children.items():
-            kind = self._define(child, has_keys=has_keys) if child.declared is None else _field_type(child.declared)
+            kind = self._define(child, has_keys=has_keys) if child.declared is None else self._type_of(child.declared)
             keys[child.attribute] = name
             if not child.is_optional():
                 required.append((child.attribute, kind))

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 import msgspec
 
 from shoal.errors import InputError
-from shoal.formats.block import MISMATCH, parse_values
+from shoal.formats.block import MISMATCH, blank_missing, parse_values
 from shoal.formats.causes import describe_cell
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
@@ -66,6 +66,7 @@ class EnvelopeReader:
 
     attributes: Sequence[Attribute]
     max_bytes: int
+    missing_values: Sequence[str] = ()
 
     def read(self, envelopes: Sequence[Envelope]) -> tuple[Columns, dict[int, Reason]]:
         """Return values by name of attribute, and the reasons of rejected envelopes, whose values mean nothing.
@@ -86,7 +87,7 @@ class EnvelopeReader:
         cells = self._read_cells(_part_getter(attribute), envelopes, rejected)
         if attribute.role is Role.IDENTIFIER or attribute.is_clustered:
             return cells
-        values, all_match = parse_values(cells, attribute.type)
+        values, all_match = parse_values(blank_missing(cells, attribute, self.missing_values), attribute.type)
         if not all_match:
             _reject(rejected, (index for index, value in enumerate(values) if value is MISMATCH))
         return values

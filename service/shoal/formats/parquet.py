@@ -420,7 +420,9 @@ def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
     if attribute.may_be_missing and pa.types.is_null(kind):
         return ""
     need = scale_of(attribute).column_need
-    if need is None or (is_number if need.kind == "numbers" else not is_number and not pa.types.is_boolean(kind)):
+    is_no_number = not is_number and not pa.types.is_boolean(kind)
+    fits = {"numbers": is_number, "texts": is_no_number, "plain texts": _is_text(kind)}
+    if need is None or fits[need.kind]:
         return ""
     cast = f"; cast it from {kind} to float64" if pa.types.is_decimal(kind) else ""
     return f"a {attribute.role.value} {need.words}{cast or need.remedy}"

@@ -38,6 +38,7 @@ from shoal.policy.texts import (
     is_finite_number,
     is_long_category,
     parse_time,
+    time_format_fault,
 )
 
 _MAX_EXACT_INTEGER = 2**53
@@ -113,6 +114,7 @@ class Reference:
 DEFAULT_MAX_BYTES = 10_000
 """Limit on the length of a field of type ``json`` in bytes, encoded as JSON without blanks."""
 DEFAULT_TIME_STEP = TimeStep(1, "day")
+_YEAR = TimeStep(1, "year")
 DEFAULT_STEPS = 200
 """A numeric attribute of a stream is published in about this many steps between its bounds."""
 
@@ -143,13 +145,17 @@ class Attribute:
         Of an ordinal attribute: the categories, lowest first.
     taxonomy : Taxonomy or None
         Of a nominal attribute; None if all categories are equally far from each other.
+    prefixes : tuple of int
+        Of a nominal attribute: lengths of the first characters that name its groups, longest first; none without them.
     publish : {"mode", "ancestor", "median"}
         Of a nominal attribute: what a cluster publishes. ``mode`` is its most frequent category. With a taxonomy also
         ``ancestor``, the lowest common ancestor, and ``median``, the lowest node above more than half of the members.
     unknown : {"root", "quarantine"}
         A category that the taxonomy lacks is a leaf below the root, or its record is quarantined.
-    unit : {"s", "ms", "us", "days"} or None
-        Of a time: unit of epoch numbers; None if times are texts in the form of ISO 8601.
+    unit : {"s", "ms", "us", "ns", "days", "years"} or None
+        Of a time: unit of epoch numbers, or numbers of calendar years; None if times are texts.
+    formats : tuple of str
+        Of a time: the forms of its texts; none if they have the form of ISO 8601.
     missing : {"quarantine", "group", "mean"}
         A record without a value is quarantined; or missing is a value; or the record takes the mean of its cluster.
     path, to : tuple of str
@@ -180,9 +186,11 @@ class Attribute:
     limits: tuple[float, float] = (-inf, inf)
     order: tuple[str | int, ...] = ()
     taxonomy: Taxonomy | None = None
+    prefixes: tuple[int, ...] = ()
     publish: Literal["mode", "ancestor", "median"] = "mode"
     unknown: Literal["root", "quarantine"] = "root"
     unit: EpochUnit | None = None
+    formats: tuple[str, ...] = ()
     time_step: TimeStep = DEFAULT_TIME_STEP
     missing: Missing = "quarantine"
     path: tuple[str, ...] = ()
@@ -202,6 +210,11 @@ class Attribute:
     def is_nominal(self) -> bool:
         """Whether values are categories without an order."""
         return self.scale is Scale.NOMINAL
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether categories have groups: of a taxonomy, or by prefixes. Then they are texts."""
+        return self.taxonomy is not None or bool(self.prefixes)
 
     @property
     def has_moments(self) -> bool:
@@ -323,15 +336,20 @@ class ScaleRules(ABC):
 
 
 class _NominalRules(ScaleRules):
-    keys = ("taxonomy", "publish", "unknown")
+    keys = ("taxonomy", "prefixes", "publish", "unknown")
     confidential_key = "taxonomy"
     types = ("string", "boolean", "json", "integer", "number", "any", None)
 
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
         if section.missing == "mean":
             yield "missing", "scale nominal has no mean; use missing: group"
-        if section.taxonomy is None and section.publish in {"ancestor", "median"}:
-            yield "publish", f"{section.publish} needs a taxonomy; give taxonomy, or publish: mode"
+        has_groups = section.taxonomy is not None or section.prefixes is not None
+        if not has_groups and section.publish in {"ancestor", "median"}:
+            yield "publish", f"{section.publish} needs a taxonomy; give taxonomy or prefixes, or publish: mode"
+        if section.prefixes is not None and section.taxonomy is not None:
+            yield "prefixes", "make a taxonomy by themselves; remove taxonomy, or remove them"
+        elif (lengths := section.prefixes or []) != sorted(set(lengths), reverse=True) or min(lengths, default=1) < 1:
+            yield "prefixes", "must be at least 1 and become shorter, from the lowest group up, such as [3, 1]"
         if section.taxonomy is None and section.unknown is not None:
             yield "unknown", "only with a taxonomy, which says which values are known; give taxonomy, or remove it"
 
@@ -343,6 +361,8 @@ class _NominalRules(ScaleRules):
 
     def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
         content: dict[str, Any] = {"publish": attribute.publish} if attribute.role is Role.QUASI_IDENTIFIER else {}
+        if attribute.prefixes:
+            content |= {"prefixes": list(attribute.prefixes)}
         if attribute.taxonomy is not None:
             content |= {"taxonomy": _taxonomy_settings(attribute.taxonomy), "unknown": attribute.unknown}
         return content
@@ -419,7 +439,7 @@ class _NumericRules(ScaleRules):
 
 class _TimeRules(ScaleRules):
     has_moments = True
-    keys = ("bounds", "out_of_bounds", "resolution", "unit")
+    keys = ("bounds", "out_of_bounds", "resolution", "unit", "format")
     instead = "give its times as numbers with scale: numeric, or use scale: nominal"
 
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
@@ -428,10 +448,20 @@ class _TimeRules(ScaleRules):
         if resolution is not None and step is None:
             steps = "15min, h, day, month or year"
             yield "resolution", f"must be the step of published times: {steps}; or a number with s, min, h or day"
+        elif unit == "years" and step not in {None, _YEAR}:
+            yield "resolution", "must be year with unit: years"
         elif unit == "days" and step is not None and not step.is_whole_days:
             yield "resolution", "must be whole days, month or year with unit: days; give another unit, or day"
+        if section.format is not None and unit is not None:
+            yield "format", "is for texts, and unit for numbers; remove one"
+        elif fault := time_format_fault(_formats(section), step or DEFAULT_TIME_STEP):
+            yield "format", fault
+        yield from self._check_bounds(section, step)
+
+    def _check_bounds(self, section: AttributeSection, step: TimeStep | None) -> _Found:
         if section.bounds is None:
             return
+        unit = section.unit
         low, high = (parse_time(bound, unit) for bound in section.bounds)
         if low is None or high is None:
             iso = "in the form of ISO 8601, such as 2020-01-31 or 2020-01-31T12:00:00Z"
@@ -448,8 +478,14 @@ class _TimeRules(ScaleRules):
 
     def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
         bounds = attribute.bounds and [format_time(bound, attribute.unit) for bound in attribute.bounds]
-        own = {} if attribute.unit is None else {"unit": attribute.unit}
+        own: dict[str, Any] = {} if attribute.unit is None else {"unit": attribute.unit}
+        own |= {"format": list(attribute.formats)} if attribute.formats else {}
         return _range_settings(attribute, bounds, own, str(attribute.time_step))
+
+
+def _formats(section: AttributeSection) -> tuple[str, ...]:
+    given = section.format
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 SCALE_RULES: dict[str, ScaleRules] = {
@@ -513,10 +549,12 @@ def resolve_attribute(
         normalize=None if section.normalize is None else tuple(sorted(section.normalize)),
         order=tuple(section.order or ()),
         taxonomy=taxonomy,
-        publish=section.publish or ("mode" if taxonomy is None else "ancestor"),
+        prefixes=tuple(section.prefixes or ()),
+        publish=section.publish or ("mode" if taxonomy is None and section.prefixes is None else "ancestor"),
         unknown=section.unknown or "root",
         unit=section.unit,
-        time_step=step or DEFAULT_TIME_STEP,
+        formats=_formats(section),
+        time_step=step or (_YEAR if section.unit == "years" else DEFAULT_TIME_STEP),
         missing=section.missing or "quarantine",
         path=path_of_source(name, section.source),
         to=(name,) if section.to is None else tuple(section.to.split(".")),

@@ -121,7 +121,8 @@ _NOT_ALLOWED = (
 _NUMBERS = SCALE_RULES["numeric"].types
 _DEPENDENT = {
     "scale": (*_SCALES_OF, "missing", "reference"),
-    "unit": ("bounds", "resolution"),
+    "unit": ("bounds", "resolution", "format"),
+    "resolution": ("format",),
     "type": ("scale", "reference"),
     "bounds": ("resolution",),
     "integer": ("resolution",),

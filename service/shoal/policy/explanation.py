@@ -428,6 +428,11 @@ def _advise_on_categories(policy: Policy) -> Iterator[str]:
                 f"attributes.{attribute.name}: the first line of its taxonomy is taken as the header. If it is a leaf, "
                 "add a header; if it is none, give its first cell the name of the attribute, or all rows one last name"
             )
+        if taxonomy is not None and taxonomy.left_out:
+            yield (
+                f"attributes.{attribute.name}: {taxonomy.left_out} of its leaves are texts of missing_values, and left "
+                "out of its taxonomy: such a value is missing"
+            )
         if taxonomy is not None and taxonomy.levels == 1 and len(taxonomy.paths) > MANY_LEAVES:
             yield (
                 f"attributes.{attribute.name}: its {len(taxonomy.paths)} categories are all equally far from each "

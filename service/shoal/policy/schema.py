@@ -109,7 +109,7 @@ class Scale(StrEnum):
     TIME = "time"
 
 
-EpochUnit: TypeAlias = Literal["s", "ms", "us", "days"]
+EpochUnit: TypeAlias = Literal["s", "ms", "us", "ns", "days", "years"]
 FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any", "json"]
 Missing: TypeAlias = Literal["quarantine", "group", "mean"]
 NormalizeStep: TypeAlias = Literal["nfkc", "casefold", "spaces", "invisible"]
@@ -195,10 +195,18 @@ class AttributeSection(Section):
         values="file, mapping or list",
         example="job.csv",
     )
+    prefixes: list[int] | None = key(
+        "A [taxonomy](#prefixes) of codes without a file: how many first characters the groups share, from the lowest "
+        "group up.",
+        values="list of integers",
+        example=[3, 1],
+        min_length=1,
+        max_length=31,
+    )
     publish: Literal["mode", "ancestor", "median"] | None = key(
         "What a cluster publishes of a [nominal](#nominal-categories-without-an-order) attribute. `ancestor` and "
-        "`median` need a taxonomy.",
-        shown="`ancestor` with a taxonomy, else `mode`",
+        "`median` need a taxonomy or prefixes.",
+        shown="`ancestor` with a taxonomy or prefixes, else `mode`",
     )
     unknown: Literal["root", "quarantine"] | None = key(
         "Values that the taxonomy lacks: `root` takes each as a leaf of its own below the root, `quarantine` rejects "
@@ -206,8 +214,15 @@ class AttributeSection(Section):
         shown="`root`",
     )
     unit: EpochUnit | None = key(
-        "For scale `time`: values are numbers since 1970-01-01T00:00Z in this unit; without it they are texts.",
+        "For scale `time`: values are numbers since 1970-01-01T00:00Z in this unit; `years` are numbers of calendar "
+        "years. Without it they are texts.",
         example="ms",
+    )
+    format: str | list[str] | None = key(
+        "For scale `time`: the form of the texts, or a list of forms ([time](#time)); without it ISO 8601.",
+        values="text or list of texts",
+        example="%d/%m/%Y",
+        min_length=1,
     )
     missing: Missing | None = key(
         "Records without a value: `quarantine` rejects them as `invalid`, `group` takes missing as a category, `mean` "
@@ -819,10 +834,6 @@ _SCALE = (
     "nominal (categories without an order) or time; a field of another kind is an identifier, which leaves it out of "
     "the output"
 )
-_OTHER_UNITS = {
-    "ns": "must be s, ms, us or days; divide nanoseconds by 1000 and set unit: us",
-    "years": "must be s, ms, us or days; for years set scale: numeric and integer: true, and remove unit",
-}
 _ARTICLE = re.compile("^(integer|number|list|mapping|file|path)|, secret$")
 _OF_KIND = {
     "finite_number": "must be a finite number",
@@ -861,8 +872,6 @@ def _with_article(found: re.Match[str]) -> str:
 
 def _describe_word(key: str, value: object, annotation: object) -> str:
     words = [str(word) for part in _alternatives(annotation) for word in get_args(part)]
-    if key == "unit" and value in _OTHER_UNITS:
-        return _OTHER_UNITS[str(value)]
     hint = did_you_mean(value, words)
     if key == "scale" and hint in {"", "did you mean numeric?"}:
         # Words for categories, such as categorical, are similar to numeric.

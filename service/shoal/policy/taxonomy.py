@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -40,11 +40,14 @@ class Taxonomy:
         Name of the root.
     header : tuple of str
         The first line of its file; empty without a file. It is no part of the tree.
+    left_out : int
+        Number of leaves that mean a missing value. They are no part of the tree.
     """
 
     paths: tuple[tuple[str, ...], ...]
     root: str = ROOT
     header: tuple[str, ...] = field(default=(), compare=False)
+    left_out: int = field(default=0, compare=False)
 
     @property
     def levels(self) -> int:
@@ -63,12 +66,12 @@ class Taxonomy:
         return hashlib.sha256(content.encode()).hexdigest()
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Sequence[str]], header: tuple[str, ...] = ()) -> Taxonomy:
+    def of_rows(cls, rows: Sequence[Sequence[str]], header: tuple[str, ...] = (), left_out: int = 0) -> Taxonomy:
         """Return the tree of rows from leaf to root. If all rows end with one name, it is that of the root."""
         tops = {row[-1] for row in rows}
         if len(tops) == 1 and len(rows[0]) > 1:
-            return cls(tuple(tuple(row[:-1]) for row in rows), tops.pop(), header)
-        return cls(tuple(tuple(row) for row in rows), header=header)
+            return cls(tuple(tuple(row[:-1]) for row in rows), tops.pop(), header, left_out)
+        return cls(tuple(tuple(row) for row in rows), header=header, left_out=left_out)
 
 
 MAX_LEVELS = 32
@@ -87,7 +90,7 @@ _Misfit: TypeAlias = tuple[TaxonomyRow, str]
 """A row with a fault, and what is wrong with it."""
 
 
-def _check_rows(rows: Sequence[TaxonomyRow], missing_values: Collection[str]) -> Iterator[_Misfit]:
+def _check_rows(rows: Sequence[TaxonomyRow]) -> Iterator[_Misfit]:
     """Yield each row, of equally many cells, that does not fit into one tree with those before it."""
     if not rows:
         return
@@ -98,16 +101,14 @@ def _check_rows(rows: Sequence[TaxonomyRow], missing_values: Collection[str]) ->
     parents: dict[tuple[int, str], tuple[str, TaxonomyRow]] = {}
     fitting: list[TaxonomyRow] = []
     for row in rows:
-        if message := (
-            _fault_of_names(row, missing_values) or _fault_of_leaf(row, leaves) or _fault_of_groups(row, parents)
-        ):
+        if message := (_fault_of_names(row) or _fault_of_leaf(row, leaves) or _fault_of_groups(row, parents)):
             yield row, message
         else:
             fitting.append(row)
     yield from _check_names(fitting)
 
 
-def _fault_of_names(row: TaxonomyRow, missing_values: Collection[str]) -> str:
+def _fault_of_names(row: TaxonomyRow) -> str:
     """Return what is wrong with the names of a row, whatever the other rows are; empty if nothing is."""
     if "" in row.cells:
         return "a name is empty; give every leaf a name on every level"
@@ -115,8 +116,6 @@ def _fault_of_names(row: TaxonomyRow, missing_values: Collection[str]) -> str:
         return "contains a lone surrogate, which no message can contain; correct the name"
     if any(map(is_long_category, row.cells)):
         return f"a name has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
-    if row.cells[0] in missing_values:
-        return "the leaf is a text that means a missing value; remove it here, or from missing_values"
     return ""
 
 
@@ -278,29 +277,36 @@ def read_taxonomies(
     """Return taxonomies by attribute, and faults: the field, the message, and the place whose line is shown."""
     taxonomies: dict[str, Taxonomy] = {}
     faults: list[tuple[FieldPath, str, FieldPath]] = []
+    missing = frozenset(document.missing_texts) - {""}
     for name, attribute in document.attributes.items():
         source, path = attribute.taxonomy, ("attributes", name, "taxonomy")
         if source is None or attribute.scale != "nominal":
             continue
-        header: tuple[str, ...] = ()
-        wrong: list[_Misfit] = []
         try:
-            if isinstance(source, str):
-                header, rows, wrong = _read_file(folder, source)
-            else:
-                rows = _rows_of_tree(source, path)
+            header, rows, wrong = _read_source(source, folder, path)
         except PolicyError as error:
             faults += [(path, fault.message, fault.path) for fault in error.faults]
             continue
         except InputError as error:
             faults.append((path, str(error), path))
             continue
-        wrong += _check_rows(rows, document.missing_texts)
+        present = [row for row in rows if row.cells[0] not in missing]
+        wrong += _check_rows(present)
         for row, message in sorted(wrong, key=lambda misfit: misfit[0].line)[:MAX_FAULTS]:
             faults.append((path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path))
-        if not wrong:
-            taxonomies[name] = Taxonomy.of_rows([row.cells for row in rows], header)
+        if not present:
+            faults.append((path, "has no leaf that is not in missing_values; add one", path))
+        elif not wrong:
+            left_out = len(rows) - len(present)
+            taxonomies[name] = Taxonomy.of_rows([row.cells for row in present], header, left_out)
     return taxonomies, faults
+
+
+def _read_source(
+    source: object, folder: Path, path: FieldPath
+) -> tuple[tuple[str, ...], list[TaxonomyRow], list[_Misfit]]:
+    """Return the first line of a file, the rows of the file or the tree in the policy, and faults of rows."""
+    return _read_file(folder, source) if isinstance(source, str) else ((), _rows_of_tree(source, path), [])
 
 
 def _rows_of_tree(tree: object, path: FieldPath) -> list[TaxonomyRow]:

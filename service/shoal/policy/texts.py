@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -155,8 +155,14 @@ FIRST_MS: Final = -62_135_596_800_000
 """0001-01-01T00:00Z in ms since 1970-01-01T00:00Z."""
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999."""
-MS_PER_UNIT: Final = {"s": Decimal(1000), "ms": Decimal(1), "us": Decimal("0.001"), "days": Decimal(86_400_000)}
-"""Length of the unit of a number, in ms."""
+MS_PER_UNIT: Final = {
+    "s": Decimal(1000),
+    "ms": Decimal(1),
+    "us": Decimal("0.001"),
+    "ns": Decimal("0.000001"),
+    "days": Decimal(86_400_000),
+}
+"""Length of the unit of a number, in ms. Years, the numbers of calendar years, have no length."""
 _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?"
@@ -170,6 +176,8 @@ def parse_time(value: str | float, unit: str | None) -> float | None:
         milliseconds = _parse_iso(value) if isinstance(value, str) else None
     elif isinstance(value, str):
         milliseconds = None
+    elif unit == "years":
+        milliseconds = _parse_iso(f"{int(value):04}-01-01") if value in range(1, 10_000) else None
     else:
         milliseconds = Decimal(repr(value)) * MS_PER_UNIT[unit]
     if milliseconds is None or not milliseconds.is_finite():
@@ -180,14 +188,70 @@ def parse_time(value: str | float, unit: str | None) -> float | None:
 
 def format_time(milliseconds: float, unit: str | None) -> str | float:
     """Return a time as `parse_time` reads it: in whole ms since 1970-01-01T00:00Z, from year 1 to 9999."""
-    if unit is not None:
-        return milliseconds * 1000 if unit == "us" else milliseconds / float(MS_PER_UNIT[unit])
+    if unit not in {None, "years"}:
+        factor = {"us": 1e3, "ns": 1e6}.get(str(unit))
+        return milliseconds * factor if factor else milliseconds / float(MS_PER_UNIT[str(unit)])
     days, rest = divmod(int(milliseconds), _MS["day"])
     day = date.fromordinal(days + date(1970, 1, 1).toordinal())
+    if unit == "years":
+        return day.year
     seconds, fraction = divmod(rest, _MS["s"])
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
     return f"{day.isoformat()}T{hour:02}:{minute:02}:{second:02}" + (f".{fraction:03}Z" if fraction else "Z")
+
+
+_DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
+_DIRECTIVES = {"Y": "9999", "m": "9", "d": "9", "b": "mon", "H": "9", "M": "9", "S": "9", "f": "frac", "z": "zone"}
+"""Directives of a time format, each with a text that stands for its values."""
+_NEEDED = {"d": "mb", "H": "d", "M": "H", "S": "M", "f": "S", "z": "H"}
+"""What a directive needs: a part of a time has no meaning without the next larger one."""
+
+
+def time_format_fault(formats: Sequence[str], step: TimeStep) -> str:
+    """Return what is wrong with the formats of time texts that are published at a step; empty if nothing is."""
+    shapes: dict[str, str] = {}
+    for text in formats:
+        if fault := _form_fault(text) or _precision_fault(text, step):
+            return fault
+        shape = _shape(text)
+        if shape in shapes:
+            return f"'{shapes[shape]}' and '{text}' fit the same texts, which can be two times; remove one"
+        shapes[shape] = text
+    return ""
+
+
+def _form_fault(text: str) -> str:
+    names = _DIRECTIVE.findall(text)
+    found = set(names)
+    if unknown := [name for name in names if name not in _DIRECTIVES]:
+        return (
+            f"'%{unknown[0]}' is not known; give %Y (4 digits), %m or %b (Jan), %d, %H (24 hours), %M, %S, %f and %z; "
+            "write years with 4 digits and hours from 0 to 23 in the input"
+        )
+    is_plain = text.isascii() and text.isprintable()
+    if not is_plain or "Y" not in found or len(found) < len(names) or found >= {"m", "b"}:
+        return "must be printable ASCII with %Y, and with no part of a time twice"
+    lacks = next((name for name in names if not found & set(_NEEDED.get(name, name))), None)
+    return f"has %{lacks} without what it is a part of" if lacks else ""
+
+
+def _precision_fault(text: str, step: TimeStep) -> str:
+    found = set(_DIRECTIVE.findall(text))
+    if step.unit != "year" and not found & {"m", "b"}:
+        return "has no month, but the resolution is finer than a year; set resolution: year"
+    if step.unit not in {"year", "month"} and "d" not in found:
+        return "has no day, but the resolution is finer than a month; set resolution: month or year"
+    return ""
+
+
+def _shape(text: str) -> str:
+    """Return a text that is the same for two formats that fit the same texts, digits for digits.
+
+    Numbers without anything between them have fixed lengths.
+    """
+    runs = re.sub(r"(?:%[YmdHMS]){2,}", lambda run: "9" * (2 * run[0].count("Y") + len(run[0])), text)
+    return _DIRECTIVE.sub(lambda found: _DIRECTIVES[found[1]], runs)
 
 
 def _parse_iso(text: str) -> Decimal | None:

@@ -55,7 +55,7 @@ class ScaleFault(NamedTuple):
 class ColumnNeed(NamedTuple):
     """What a column of a typed format must hold, in words, and what to do else."""
 
-    kind: Literal["numbers", "texts"]
+    kind: Literal["numbers", "texts", "plain texts"]
     words: str
     remedy: str = ""
 

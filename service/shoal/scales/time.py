@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_EVEN, Context
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,29 +33,35 @@ _NOT_TIMES: dict[EpochUnit | None, ScaleFault] = {
     "s": ScaleFault("not a number of seconds since 1970", _UNIT),
     "ms": ScaleFault("not a number of milliseconds since 1970", _UNIT),
     "us": ScaleFault("not a number of microseconds since 1970", _UNIT),
+    "ns": ScaleFault("not a number of nanoseconds since 1970", _UNIT),
     "days": ScaleFault("not a number of days since 1970", _UNIT),
+    "years": ScaleFault("not the number of a year", "correct the values or the unit"),
 }
+_OTHER_FORM = ScaleFault("not a time in the form of format", "correct the values, or add their form to format")
+_LONG = re.compile(r"[0-9]{18,19}")
+_NANOSECONDS = ScaleFault("a number, perhaps of nanoseconds since 1970", "set unit: ns")
 _FORMS_OF_TEXTS = (
     (
         re.compile(r"[0-9]{4}"),
-        ScaleFault("a year, not a time in ISO 8601", "set scale: numeric and integer: true, with years as bounds"),
+        ScaleFault("a year, but the resolution is finer", "set resolution: year; and unit: years if it is a number"),
     ),
     (
         re.compile(r"[0-9]{4}-[0-9]{2}"),
-        ScaleFault("a month without a day, not a time in ISO 8601", "add a day to the values, such as 2026-07-01"),
+        ScaleFault("a month without a day, but the resolution is finer", "set resolution: month or year"),
     ),
     (re.compile(r"[0-9]{9,10}"), ScaleFault("a number, perhaps of seconds since 1970", "set unit: s")),
     (re.compile(r"[0-9]{12,13}"), ScaleFault("a number, perhaps of milliseconds since 1970", "set unit: ms")),
     (re.compile(r"[0-9]{15,16}"), ScaleFault("a number, perhaps of microseconds since 1970", "set unit: us")),
+    (_LONG, _NANOSECONDS),
     (
         re.compile(r"[0-9]{1,4}[./-][0-9]{1,2}[./-][0-9]{1,4}.*", re.DOTALL),
-        ScaleFault("a date in another form than ISO 8601", "write dates as 2026-07-14, with a zero before one digit"),
+        ScaleFault(
+            "a date in another form than ISO 8601",
+            'set format, such as "%d/%m/%Y" for 31/12/1987 or "%m/%d/%Y" for 12/31/1987',
+        ),
     ),
 )
 """What is wrong with texts of some forms, where times in ISO 8601 are expected."""
-_NANOSECONDS = ScaleFault(
-    "a number, perhaps of nanoseconds since 1970", "divide the values by 1000 and set unit: us; there is no unit ns"
-)
 _WITH_UNIT = ScaleFault("a text of a time, not a number as unit says", "leave unit out, or write numbers")
 _DATE = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}"'
 _DATE_TIME = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"'
@@ -66,7 +73,7 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
     """Times are coordinates; a cluster publishes the mean, rounded to a step."""
 
     has_trend = True
-    faults = (*_NOT_TIMES.values(), *(fault for _, fault in _FORMS_OF_TEXTS), _NANOSECONDS, _WITH_UNIT)
+    faults = (*_NOT_TIMES.values(), *(fault for _, fault in _FORMS_OF_TEXTS), _OTHER_FORM, _WITH_UNIT)
 
     @property
     def smallest_step(self) -> float:
@@ -83,12 +90,14 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
     @property
     def off_scale(self) -> ScaleFault:
         """The value is no time in the form or unit of the policy."""
-        return _NOT_TIMES[self.attribute.unit]
+        return _OTHER_FORM if self.attribute.formats else _NOT_TIMES[self.attribute.unit]
 
     def cause(self, written: object) -> ScaleFault:
         """Return what is wrong with a value, by the form of its text."""
         text = str(written).strip(BLANKS)
-        if re.fullmatch(r"-?[0-9]{18,19}", text):
+        if self.attribute.formats:
+            return _OTHER_FORM
+        if self.attribute.unit in {"s", "ms", "us"} and _LONG.fullmatch(text):
             return _NANOSECONDS
         if _FORM.fullmatch(text.translate(_DIGITS_TO_ZERO)):  # without a unit: a time that does not exist
             return self.off_scale if self.attribute.unit is None else _WITH_UNIT
@@ -108,6 +117,8 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
         """Texts; numbers with a unit."""
         if self.attribute.unit is not None:
             return ColumnNeed("numbers", "of scale time with a unit must be a column of numbers", "; remove unit")
+        if self.attribute.formats:
+            return ColumnNeed("plain texts", "of scale time with a format must be a column of texts", "; remove format")
         return ColumnNeed("texts", "of scale time must be a column of texts, dates or timestamps; set unit")
 
     @property
@@ -171,11 +182,19 @@ class TimePublisher(Publisher):
     def _texts(self, times: Int64Vector) -> list[str]:
         """Write times (ms)."""
         if self._unit is not None:
-            numbers = times * 1000 if self._unit == "us" else times // int(MS_PER_UNIT[self._unit])
-            return [str(number) for number in numbers.tolist()]
+            return [str(number) for number in _numbers_of(times, self._unit)]
         precision, zone = ("D", "") if self._step.is_date else ("s", "Z")
         written = np.datetime_as_string(times.astype("M8[ms]").astype(f"M8[{precision}]"))
         return [f'"{text}{zone}"' for text in written.tolist()]
+
+
+def _numbers_of(times: Int64Vector, unit: EpochUnit) -> list[int]:
+    """Return times (ms) as whole numbers of a unit, which may be too large for int64."""
+    if unit == "years":
+        years: list[int] = (times.astype("M8[ms]").astype("M8[Y]").astype(np.int64) + 1970).tolist()
+        return years
+    factor = _PARTS_OF_MS.get(unit)
+    return [time * factor if factor else time // int(MS_PER_UNIT[unit]) for time in times.tolist()]
 
 
 def _exact_means(times: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
@@ -198,11 +217,14 @@ _FORM = re.compile(
     r")?(?:Z|[+-](?P<zone_hour>00):?(?P<zone_minute>00))?"
 )
 """A time with every digit replaced by 0."""
+_MONTH, _YEAR = re.compile(r"(?P<year>0000)-(?P<month>00)"), re.compile(r"(?P<year>0000)")
 
 _LAST = {"hour": 23, "minute": 59, "second": 59, "zone_hour": 23, "zone_minute": 59}
 
-_MAX_MAGNITUDES = {"s": 10**12, "ms": 10**15, "us": 10**18, "days": 10**9}
+_MAX_MAGNITUDES = {"s": 10**12, "ms": 10**15, "us": 10**18, "ns": 10**21, "days": 10**9, "years": 10**4}
 """No number of a year up to 9999 is as large, and int64 holds each in ms."""
+
+_PARTS_OF_MS = {"us": 1_000, "ns": 1_000_000}
 
 _MIN_MAGNITUDE = 1e-9
 """A smaller number of any unit is 0 ms."""
@@ -212,8 +234,8 @@ _MAX_INT64_DIGITS = 18
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_EVEN)
 
 
-def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
-    """Parse ISO 8601 texts to whole ms (half to even); infinity for what is no time of the years 1 to 9999 in UTC.
+def parse_iso_times(texts: Sequence[str], forms: Sequence[re.Pattern[str]] = (_FORM,)) -> Float64Vector:
+    """Parse texts of some forms to whole ms (half to even); infinity for what is no time of the years 1 to 9999 in UTC.
 
     The forms are ``YYYY-MM-DD`` and ``YYYY-MM-DDTHH:MM[:SS[.f]]`` with 1 to 9 digits of a fraction, ``T`` or a
     blank, and a zone ``Z``, ``+HH:MM`` or ``+HHMM``; without one in UTC. A date is its midnight in its zone. Cost:
@@ -221,13 +243,47 @@ def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
     """
     times = np.full(len(texts), INVALID, dtype=np.float64)
     for form, indexes in _group_by_form(texts).items():
-        match = _FORM.fullmatch(form)
+        match = next((found for one in forms if (found := one.fullmatch(form))), None)
         if match is None:
             continue
         if len(indexes) == len(texts):
             return _parse_alike(texts, match)
         times[indexes] = _parse_alike([texts[index] for index in indexes], match)
     return times
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_FIELDS = {
+    "Y": "(?P<year>0000)",
+    "m": "(?P<month>00?)",
+    "d": "(?P<day>00?)",
+    "b": f"(?P<name>(?i:{'|'.join(_MONTHS)}))",
+    "H": "(?P<hour>00?)",
+    "M": "(?P<minute>00?)",
+    "S": "(?P<second>00?)",
+    "f": "(?P<fraction>0{1,9})",
+    "z": "(?:Z|[+-](?P<zone_hour>00):?(?P<zone_minute>00))",
+}
+_TOKENS = re.compile(r"((?:%[YmdHMS]){2,}|%.)")
+
+
+def forms_of(formats: Sequence[str], step: TimeStep) -> list[re.Pattern[str]]:
+    """Return the forms of texts, each digit replaced by 0: those of the policy, or of ISO 8601.
+
+    A date of ISO 8601 may have no day where steps are months, and no month where they are years. A number without
+    another beside it has one or two digits.
+    """
+    if not formats:
+        coarse = {"month": (_MONTH,), "year": (_MONTH, _YEAR)}
+        return [_FORM, *coarse.get(step.unit, ())]
+    found = []
+    for text in formats:
+        literals, fields = _TOKENS.split(text)[::2], _TOKENS.split(text)[1::2]
+        runs = ["".join(_FIELDS[name] for name in field[1::2]) for field in fields]
+        runs = [run.replace("00?", "00") if run.count("(") > 1 else run for run in runs]
+        plain = [re.escape(literal.translate(_DIGITS_TO_ZERO)) for literal in literals]
+        found.append(re.compile("".join(map("".join, zip(plain, [*runs, ""], strict=True))), re.ASCII))
+    return found
 
 
 def parse_epoch_times(texts: Sequence[str], unit: EpochUnit) -> Float64Vector:
@@ -248,8 +304,13 @@ def convert_epoch_times(numbers: Sequence[int], unit: EpochUnit) -> Float64Vecto
         column = np.fromiter(numbers, np.int64, len(numbers))
     except OverflowError:  # a number of more than 64 bits
         return parse_epoch_times(list(map(str, numbers)), unit)
-    column = np.clip(column, -_MAX_MAGNITUDES[unit], _MAX_MAGNITUDES[unit])
-    return _within_years(_divide_half_even(column, 1_000) if unit == "us" else column * int(MS_PER_UNIT[unit]))
+    most = min(_MAX_MAGNITUDES[unit], np.iinfo(np.int64).max)
+    column = np.clip(column, -most, most)
+    if unit == "years":
+        starts = (column - 1970).astype("M8[Y]").astype("M8[ms]").astype(np.int64)
+        return np.where(column >= 1, _within_years(starts), INVALID)
+    factor = _PARTS_OF_MS.get(unit)
+    return _within_years(_divide_half_even(column, factor) if factor else column * int(MS_PER_UNIT[unit]))
 
 
 class _TimeReader(ScaleReader):
@@ -265,11 +326,15 @@ class _TextTimeReader(_TimeReader):
 
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
         texts = [value if type(value) is str else "" for value in column]
-        return ScaleColumn(parse_iso_times(texts))
+        return ScaleColumn(parse_iso_times(texts, self._forms))
+
+    @cached_property
+    def _forms(self) -> list[re.Pattern[str]]:
+        return forms_of(self.attribute.formats, self.attribute.time_step)
 
 
 class _EpochTimeReader(_TimeReader):
-    """Times as numbers of s, ms, us or days, in ms."""
+    """Times as numbers of a unit, in ms."""
 
     has_numbers = True
 
@@ -324,15 +389,19 @@ def _parse_alike(texts: Sequence[str], form: re.Match[str]) -> Float64Vector:
         number: Int64Vector = (digits[:, start:stop] * 10 ** np.arange(stop - start - 1, -1, -1)).sum(axis=1)
         return number
 
-    is_valid, milliseconds = _parse_days(part("year"), part("month"), part("day"))
+    parts = {name for name, text in form.groupdict().items() if text is not None}
+    first = np.full(len(texts), _MONTHS.index(form["name"].lower()) + 1 if "name" in parts else 1)
+    month = part("month") if "month" in parts else first
+    day = part("day") if "day" in parts else np.ones(len(texts), np.int64)
+    is_valid, milliseconds = _parse_days(part("year"), month, day)
     for name, factor in (("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)):
-        if form[name] is not None:
+        if name in parts:
             count = part(name)
             is_valid &= count <= _LAST[name]
             milliseconds += count * factor
-    if form["fraction"] is not None:
+    if "fraction" in parts:
         milliseconds += _round_fraction(part("fraction"), len(form["fraction"]))
-    if form["zone_hour"] is not None:
+    if "zone_hour" in parts:
         hours, minutes = part("zone_hour"), part("zone_minute")
         is_valid &= (hours <= _LAST["zone_hour"]) & (minutes <= _LAST["zone_minute"])
         is_east = digits[:, form.start("zone_hour") - 1] == ord("+") - ord("0")
@@ -371,10 +440,13 @@ def _parse_epoch_time(text: str, unit: EpochUnit) -> float:
     if not DECIMAL.fullmatch(text):
         return INVALID
     magnitude = abs(float(text))
-    if magnitude < _MIN_MAGNITUDE:
+    if magnitude < _MIN_MAGNITUDE and unit != "years":
         return 0.0
     if magnitude > _MAX_MAGNITUDES[unit]:
         return INVALID
+    if unit == "years":
+        whole = float(text)
+        return float(convert_epoch_times([int(whole)], unit)[0]) if whole.is_integer() else INVALID
     exact = _EXACT.multiply(_EXACT.create_decimal(text), MS_PER_UNIT[unit])
     milliseconds = int(exact.to_integral_value(ROUND_HALF_EVEN))
     return float(milliseconds) if FIRST_MS <= milliseconds <= LAST_MS else INVALID

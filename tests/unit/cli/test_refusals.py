@@ -58,7 +58,7 @@ REFUSALS = [
     ("pipe stream -i in.csv -o stream", "stream: named twice"),
     ("pipe stream -i no_ill.csv -o out.csv", "no_ill.csv, line 1: "),
     ("pipe stream -i no_ill.csv -o out.csv --follow", "ill"),
-    ("pipe stream -i in.csv.zst", ".zst files are not read; use a pipe: zstd -dc in.csv.zst"),
+    ("pipe stream -i in.csv.zip", ".zip files are not read; use a pipe: unzip -p in.csv.zip"),
     ("pipe stream -i in.parquet -o out.csv", "Parquet is for finished tables"),
     *(
         (f"{command} -i in.csv {words}", message)
@@ -110,7 +110,7 @@ REFUSALS = [
     ("reference close -i in.csv -o absent/x", UNWRITABLE),
     ("reference close -i in.csv --attribute age", "--attribute age: no confidential attribute"),
     ("check stream -i absent.csv", "absent.csv: cannot be read"),
-    ("check stream -i in.csv.zst", ".zst files are not read; use a pipe: zstd -dc in.csv.zst"),
+    ("check stream -i in.csv.zip", ".zip files are not read; use a pipe: unzip -p in.csv.zip"),
     ("progress worker --export absent/x", UNWRITABLE),
     ("progress worker --export worker", "worker: named twice"),
     ("progress worker --import absent", "absent: cannot be read as text"),

@@ -282,7 +282,7 @@ def test_an_empty_or_compressed_file_is_refused_with_a_remedy(
 ) -> None:
     for name, words in (
         ("in.csv", "in.csv, line 1: the file is empty; give at least a header"),
-        ("in.csv.zst", "use a pipe"),
+        ("in.csv.zip", "use a pipe"),
     ):
         (tmp_path / name).write_bytes(b"")
         assert words in refusal(capsys, policy_of(tmp_path), tmp_path / name)

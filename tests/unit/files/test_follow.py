@@ -221,7 +221,7 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
 @pytest.mark.parametrize(
     ("given", "before", "words"),
     [
-        (None, None, b"shoal: in.csv: is a folder; join its parts"),
+        (None, None, b"shoal: in.csv: is a folder without files\n"),
         (b"who,age,ill\n", b"age,ill\n", b"shoal: out.csv: is not empty"),
         (b"who,ill\n", None, b"column 'age' is missing"),
     ],

@@ -61,7 +61,7 @@ LINES = {name: line for line, text in enumerate(GOOD.splitlines(), 1) for name i
         ("2021-01-01]", "2021-01-01], unit: s", "seen.bounds", "numbers in the unit s"),
         ("[2020-01-01, 2021-01-01]", "[0, 1.0e+15], unit: s", "seen.bounds", "year 1 to 9999"),
         ("[2020-01-01, 2021-01-01]", "[0, .inf], unit: ms", "seen.bounds.1", "finite"),
-        ("2021-01-01]", "2021-01-01], unit: min", "seen.unit", "must be s, ms, us or days"),
+        ("2021-01-01]", "2021-01-01], unit: min", "seen.unit", "must be s, ms, us, ns, days or years"),
         ("[2020-01-01, 2021-01-01]", "[0, 9], unit: days, resolution: 6h", "seen.resolution", "or day"),
         ("[2020-01-01, 2021-01-01]", "[0, 9], unit: days, resolution: 36h", "seen.resolution", "must be whole days"),
         ("[2020-01-01, 2021-01-01]", "[0, 2932897], unit: days", "seen.bounds", "numbers in the unit days"),
@@ -179,7 +179,12 @@ SCALES = "must be numeric, ordinal, nominal or time; did you mean"
         ("nominal, tax", "nominl, missing: group, publish: median, tax", "job.scale", f"{SCALES} nominal?"),
         ("time, bounds", "tiem, resolution: month, bounds", "seen.scale", f"{SCALES} time?"),
         ("ordinal", "ordnal", "school.scale", f"{SCALES} ordinal?"),
-        ("[2020-01-01, 2021-01-01]", "[0, 9], unit: msec", "seen.unit", "must be s, ms, us or days; did you mean ms?"),
+        (
+            "[2020-01-01, 2021-01-01]",
+            "[0, 9], unit: msec",
+            "seen.unit",
+            "must be s, ms, us, ns, days or years; did you mean ms?",
+        ),
     ],
 )
 def test_a_misspelt_scale_or_unit_gives_no_other_faults(

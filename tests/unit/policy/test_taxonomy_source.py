@@ -138,13 +138,6 @@ def test_a_tree_in_the_policy_has_leaves_of_one_depth(
     assert (set(taxonomy.paths), taxonomy.root) == (paths, root)
 
 
-def test_a_leaf_that_means_a_missing_value_is_a_fault(tmp_path: Path) -> None:
-    text = TEXT.format(taxonomy="\n      A: [x, '?']\n      B: [y]") + "missing_values: ['?', 'B']\n"
-    line, message = faults(text, tmp_path)["attributes.job.taxonomy"]
-    assert line == 7
-    assert message == "the leaf is a text that means a missing value; remove it here, or from missing_values"
-
-
 @pytest.mark.parametrize(
     ("tree", "line", "words"),
     [
