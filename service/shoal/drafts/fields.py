@@ -15,12 +15,16 @@ import numpy as np
 from shoal.drafts.names import Kind, kind_of
 from shoal.drafts.reading import ABSENT, NESTED, Sample, Values
 from shoal.policy import FieldPath
-from shoal.policy.schema import AttributeSection
+from shoal.policy.schema import AttributeSection, Document
 from shoal.scales.numeric import parse_numbers, replace_decimal_commas
 from shoal.scales.time import parse_iso_times
 
-HAS_FORMATS: Final = {"format", "prefixes"} <= AttributeSection.model_fields.keys()
-"""Whether the running code reads other dates than those of ISO 8601, prefixes, and missing texts of all roles."""
+# The schema of the running code decides, so that a draft has no key that it does not know.
+HAS_FORMATS: Final = "format" in AttributeSection.model_fields
+"""Whether dates in other forms than ISO 8601, or of reduced precision, are read."""
+HAS_PREFIXES: Final = "prefixes" in AttributeSection.model_fields
+HAS_MISSING_OF_ALL_ROLES: Final = "skip" in Document.model_fields
+"""Whether ``missing_values`` holds for confidential fields: both came together."""
 MISSING_TEXTS: Final = (
     *("", "NA", "N/A", "n/a", "NULL", "null", "Null", "NaN", "nan", "?", "-", "--", ".", "..", "#N/A", "<NA>"),
     *("(null)", r"\N", "k.A.", "k. A.", "s/d", "N.A."),
@@ -35,11 +39,13 @@ _TOLERATED = 0.005
 """Share of the values that may have another form than all others: the policy refuses their records."""
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _YEAR_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+REDUCED: Final = "%Y-%m"
+"""A date of ISO 8601 without a day: read without ``format`` if the resolution is a month or a year."""
 DATE_FORMATS: Final = tuple(
     date + clock
     for date in (
         *("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
-        *("%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d %b %Y", "%d-%b-%Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y"),
+        *("%d %b %Y", "%d-%b-%Y", "%b %d %Y"),
     )
     for clock in ("", " %H:%M", " %H:%M:%S")
 )
@@ -132,7 +138,7 @@ class Field:
         if not HAS_FORMATS:
             return []
         if all(_YEAR_MONTH.fullmatch(text) for text in texts):
-            return [""]
+            return [REDUCED]
         return [form for form in DATE_FORMATS if _fits(texts[:50], form) and _fits(texts, form)]
 
     @cached_property

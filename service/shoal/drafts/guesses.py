@@ -7,13 +7,21 @@ have a value of their own: it is published unchanged.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shoal.drafts.fields import HAS_FORMATS, Field, nice_step, text_of
+from shoal.drafts.fields import (
+    HAS_FORMATS,
+    HAS_MISSING_OF_ALL_ROLES,
+    HAS_PREFIXES,
+    REDUCED,
+    Field,
+    nice_step,
+    text_of,
+)
 from shoal.drafts.names import CONFIDENTIAL, IDENTIFIERS, Kind
 from shoal.drafts.orders import find_order
 
@@ -23,7 +31,7 @@ _FEW, _TWO = 20, 2
 _LONG_NUMBER = 7
 """Digits from which numbers of one length are ids, if most rows have one of their own."""
 _MOST_CODES = 50
-_LONG_TEXT, _MANY_WORDS = 60, 5
+_LONG_TEXT, _LONGEST_TEXT, _MANY_WORDS = 60, 200, 5
 _LEAST_IDS = 0.05
 """Different values per row from which a field with the name of an id is taken for one of people."""
 _LARGEST = 2.0**53
@@ -34,13 +42,13 @@ _ICD = re.compile(r"[A-Z][0-9]{2}(\.?[0-9A-Z]{1,4})?")
 _EPOCHS = (("s", 1e8, 4.2e9), ("ms", 1e11, 4.2e12), ("us", 1e14, 4.2e15))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Guess:
     """What a field may be. ``decide`` is what only a person can say, as a sentence; no value is in a text."""
 
     field: Field
     role: str
-    keys: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, Any] = dataclasses.field(default_factory=dict)
     reason: str = ""
     decide: str = ""
 
@@ -109,7 +117,8 @@ def _texts(one: Field) -> str:
     if float in one.types:
         return "texts beside numbers, which have no scale together"
     words = sum(len(text.split()) for text in one.texts) / len(one.texts)
-    is_long = max(map(len, one.texts)) > _LONG_TEXT and one.share_distinct > _LEAST_IDS
+    longest = max(map(len, one.texts))
+    is_long = longest > _LONGEST_TEXT or (longest > _LONG_TEXT and one.share_distinct > _LEAST_IDS)
     if is_long or words >= _MANY_WORDS:
         return "free text, which may hold names"
     return "most rows have a text of their own" if _is_unique(one) and one.kind is not Kind.POSTCODE else ""
@@ -134,7 +143,7 @@ def _confidential(one: Field, *, is_given: bool) -> Guess:
     if one.types == {bool}:
         kind = "boolean"
     # A missing text in a field of numbers is no number; a missing cell is.
-    if (one.missing and one.has_texts and not HAS_FORMATS) or len(one.types) > 1:
+    if (one.missing and one.has_texts and not HAS_MISSING_OF_ALL_ROLES) or len(one.types) > 1:
         kind = "any"
     if one.has_texts and one.numbers is not None and one.refused(one.numbers):
         kind = "any"
@@ -192,7 +201,7 @@ def _time(one: Field) -> tuple[dict[str, Any], str, str]:
     has_clock = any(moment.hour or moment.minute for moment in moments)
     if one.kind is Kind.BIRTH:
         resolution, reason = "year", "dates of birth, published to the year"
-    elif days > 731:  # noqa: PLR2004 - two years
+    elif days > 731 or formats[0] == REDUCED:  # noqa: PLR2004 - two years
         resolution, reason = "month", "times over several years, published to the month"
     elif has_clock and days < 31:  # noqa: PLR2004 - a month
         resolution, reason = "h", "times within a month, published to the hour"
@@ -200,7 +209,7 @@ def _time(one: Field) -> tuple[dict[str, Any], str, str]:
         resolution, reason = "day", "times, published to the day"
     keys: dict[str, Any] = {"scale": "time", "resolution": resolution}
     ask = ""
-    if formats[0]:
+    if formats[0] not in {"", REDUCED}:
         keys["format"] = formats[0]
         if len(formats) > 1:
             ask = f"every date fits {' and '.join(formats)}; keep the format that is meant"
@@ -278,7 +287,7 @@ def _ordinal(one: Field, order: Sequence[str], k: int) -> tuple[dict[str, Any], 
 
 def _prefixes(one: Field) -> list[int]:
     """Return the lengths of beginnings by which codes are grouped; none if they are no codes."""
-    if not HAS_FORMATS or len(one.counts) < _FEW:
+    if not HAS_PREFIXES or len(one.counts) < _FEW:
         return []
     texts = list(one.texts)
     if all(_ICD.fullmatch(text) for text in texts):

@@ -144,9 +144,9 @@ def words_of(name: str) -> list[str]:
     >>> words_of("dateNaissance"), words_of("PLZ Straße")
     (['date', 'naissance'], ['plz', 'strasse'])
     """
-    german = name.translate(
-        str.maketrans({"ß": "ss", "ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
-    )
+    german = unicodedata.normalize("NFC", name)
+    for letter, two in (("ß", "ss"), ("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("Ä", "Ae"), ("Ö", "Oe"), ("Ü", "Ue")):
+        german = german.replace(letter, two)
     plain = "".join(one for one in unicodedata.normalize("NFKD", german) if not unicodedata.combining(one))
     return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", plain).lower())
 

@@ -64,6 +64,8 @@ class Sample:
         Keys of the section ``csv`` that differ from their defaults.
     notes : list of str
         What else a reader of the draft should know; no value is in them.
+    has_others : bool
+        Whether there are fields that no policy can declare.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Sample:
     columns: dict[FieldPath, Values]
     dialect: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    has_others: bool = False
 
 
 def read_sample(path: str, source_format: str | None) -> Sample:
@@ -260,13 +263,20 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
     for values in columns.values():
         values.extend([ABSENT] * (len(objects) - len(values)))
     _close_objects(columns)
-    hidden = [path for path in columns if len(path) > 1 and any("." in part for part in path)]
+    hidden = [path for path in columns if len(path) > 1 and any("." in part or part.isdigit() for part in path)]
     for path in hidden:
         del columns[path]
     if hidden:
-        notes.append(f"{len(hidden):,} fields inside objects have a dot in their name, so no path leads to them")
+        notes.append(f"{len(hidden):,} fields are dropped: no path leads to names with dots or of digits in objects")
     return Sample(
-        name, has_texts=False, is_parquet=False, rows=len(objects), is_cut=is_cut, columns=columns, notes=notes
+        name,
+        has_texts=False,
+        is_parquet=False,
+        rows=len(objects),
+        is_cut=is_cut,
+        columns=columns,
+        notes=notes,
+        has_others=bool(hidden),
     )
 
 
@@ -324,7 +334,7 @@ def _read_parquet(stream: BinaryIO, name: str) -> Sample:
         raise InputError(f"{name}: not a valid Parquet file") from None
     if len(set(table.column_names)) < len(table.column_names):
         raise InputError(f"{name}: two columns have one name; rename one of them")
-    columns = {(column,): _scalars(table.column(column), pa) for column in table.column_names}
+    columns: dict[FieldPath, Values] = {(one,): _scalars(table.column(one), pa) for one in table.column_names}
     rows, total = table.num_rows, file.metadata.num_rows
     return Sample(name, has_texts=False, is_parquet=True, rows=rows, is_cut=total > rows, columns=columns)
 

@@ -42,9 +42,11 @@ def _head(draft: Draft) -> Iterator[str]:
 
 
 def _attributes(draft: Draft) -> Iterator[str]:
-    if _is_partial(draft):
-        yield "# Fields that are dropped and that some records lack are not declared: a declared field must be there."
+    if draft.sample.has_others or any(map(_is_left_out, draft.guesses)):
+        yield "# Not declared, and so dropped, is what some records lack: a declared field must be there."
         yield "undeclared: drop"
+    if all(guess.role != "quasi_identifier" for guess in draft.guesses):
+        yield f"{DECIDE}no field is left to make alike: give one that others may know the role quasi_identifier"
     yield "attributes:"
     for guess in draft.guesses:
         yield f"  # {_comment(guess.field.name)}: {guess.reason}"
@@ -57,10 +59,6 @@ def _attributes(draft: Draft) -> Iterator[str]:
 def _is_left_out(guess: Guess) -> bool:
     """Return whether the field is dropped by not being declared: a declared one would have to be in every record."""
     return guess.role == "identifier" and "subject" not in guess.keys and guess.field.absent > 0
-
-
-def _is_partial(draft: Draft) -> bool:
-    return any(map(_is_left_out, draft.guesses))
 
 
 def _keys(guess: Guess) -> Iterator[str]:
