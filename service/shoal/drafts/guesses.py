@@ -142,8 +142,8 @@ def _confidential(one: Field, *, is_given: bool) -> Guess:
     kind = "string" if one.numbers is None else "integer" if one.is_whole else "number"
     if one.types == {bool}:
         kind = "boolean"
-    # A missing text in a field of numbers is no number; a missing cell is.
-    if (one.missing and one.has_texts and not HAS_MISSING_OF_ALL_ROLES) or len(one.types) > 1:
+    # A missing text beside numbers is no number, unless missing texts hold for all roles.
+    if (one.missing and not HAS_MISSING_OF_ALL_ROLES) or len(one.types) > 1:
         kind = "any"
     if one.has_texts and one.numbers is not None and one.refused(one.numbers):
         kind = "any"

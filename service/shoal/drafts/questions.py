@@ -18,11 +18,12 @@ def ask(sample: Sample, subject: str, source: TextIO, screen: TextIO) -> Draft:
     draft = Draft.of(sample, subject)
     if not subject:
         draft = Draft.of(sample, dialogue.subject(draft))
-    roles = {}
-    for guess in draft.guesses:
-        if guess.decide and (role := dialogue.role(guess)) != guess.role:
-            roles[guess.field.name] = role
-    draft = draft.with_roles(roles)
+    answers = [(guess, dialogue.role(guess)) for guess in draft.guesses if guess.decide]
+    # Confirmed, a confidential field is decided; what else is open of a field is no matter of its role.
+    decided = {
+        guess.field.name: role for guess, role in answers if role not in {"", guess.role} or role == "confidential"
+    }
+    draft = draft.with_roles(decided)
     k = dialogue.number("k, the fewest people in a cluster", draft.k, 2)
     delta = max(draft.delta, k - 1)
     return draft.with_settings(k, dialogue.number("delta, how many later records one waits for", delta, k - 1))
@@ -50,14 +51,14 @@ class _Dialogue:
         return ""
 
     def role(self, guess: Guess) -> str:
-        """Ask for the role of a field."""
+        """Ask for the role of a field; nothing if the input has ended."""
         self._say(f"{guess.field.name}: {guess.reason}. {guess.decide}")
         self._say(f"  q: a quasi-identifier; c: confidential, published unchanged; d: dropped; Enter: {guess.role}")
         for answer in self._answers():
             if not answer or answer[0].lower() in _ROLES:
                 return _ROLES[answer[0].lower()] if answer else guess.role
             self._say("  q, c or d")
-        return guess.role
+        return ""
 
     def number(self, what: str, usual: int, least: int) -> int:
         """Ask for a whole number."""
@@ -71,7 +72,6 @@ class _Dialogue:
     def _answers(self) -> Iterator[str]:
         while line := self._source.readline():
             yield line.strip()
-        yield ""
 
     def _say(self, text: str) -> None:
         print(text, file=self._screen, flush=True)

@@ -205,7 +205,8 @@ def _require_no_preamble(lines: Sequence[str], name: str) -> None:
     first = lines[0].strip(BLANKS + '"').lower()
     before = 1 if re.fullmatch(r"sep=.?", first) else 0
     if not before:
-        widths = [max(line.count(delimiter) for delimiter in _DELIMITERS) for line in lines[:_SNIFFED_LINES]]
+        plain = [re.sub(r"\"[^\"]*\"", "", line) for line in lines[:_SNIFFED_LINES]]
+        widths = [max(line.count(delimiter) for delimiter in _DELIMITERS) for line in plain]
         usual = Counter(widths).most_common(1)[0][0]
         if usual and not widths[0]:
             before = next(number for number, width in enumerate(widths) if width == usual)

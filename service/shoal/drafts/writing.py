@@ -84,8 +84,7 @@ def _settings(draft: Draft) -> Iterator[str]:
     if any(guess.role == "confidential" for guess in draft.guesses):
         yield f"{DECIDE}privacy: k does not hide a confidential value that a whole cluster shares; l does, at a loss"
     yield f"privacy: {{k: {draft.k}}}"
-    times = f"{draft.delta / draft.k:g} times k"
-    yield f"# delta: a record waits for so many later ones, here {times}; beyond 20 times k little is gained."
+    yield "# delta: a record waits for so many later ones. Beyond 20 times k, little is gained."
     if not sample.is_parquet:
         yield "# shoal pipe publishes by it; shoal batch, for a finished table, waits for all and loses less."
     yield f"stream: {{delta: {draft.delta}}}"

@@ -173,6 +173,23 @@ def test_answers_line_by_line(tmp_path: Path) -> None:
     assert resolved["attributes"]["Patientennr"]["subject"] is True
     assert resolved["attributes"]["Diagnose"]["role"] == "identifier"
     assert (resolved["privacy"]["k"], resolved["stream"]["delta"]) == (7, 50)
+    confirmed = init(path, "--interactive", stdin=b"every_record\n\n").stdout.decode()
+    silent = init(path, "--interactive").stdout.decode()
+    assert [f"{DECIDE}Diagnose" in text for text in (confirmed, silent)] == [False, True]
+    assert ["\nsubject: every_record" in text for text in (confirmed, silent)] == [True, False]
+
+
+def test_what_no_policy_can_declare_or_publish_is_dropped_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records = [{"a": {"b.c": 1, "d": i % 5, "7": 2}, "memo": "x" * (1 + i % 2 * 900)} for i in range(60)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    document = drafted(path, "every_record")
+    assert said(document, "role") == {"a.d": ["quasi_identifier"], "memo": ["identifier"]}
+    assert document["undeclared"] == "drop"
+    text = init(path).stdout.decode()
+    assert "# 2 fields are dropped: no path leads to names with dots or of digits in objects" in text
+    path.write_text("".join(json.dumps({"name": str(i)}) + "\n" for i in range(60)), encoding="utf-8")
+    assert f"{DECIDE}no field is left to make alike" in init(path).stdout.decode()
 
 
 @pytest.mark.parametrize(
