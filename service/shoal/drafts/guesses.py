@@ -39,6 +39,19 @@ _STEPS = 100
 _MOST_LEFT = 0.01
 """Share of the rows that an order may leave out."""
 _ICD = re.compile(r"[A-Z][0-9]{2}(\.?[0-9A-Z]{1,4})?")
+_MOST_OF = 0.9
+"""Share of the texts of a field that have a form, if the field has it."""
+_PATTERNS = {
+    "e-mail addresses": re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+"),
+    "addresses of the network": re.compile(
+        r"[a-z]+://\S+|[0-9]{1,3}(\.[0-9]{1,3}){3}|([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}"
+    ),
+    "ids": re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32,128}"),
+    "numbers of accounts or people": re.compile(
+        r"[A-Z]{2}[0-9]{2}( ?[0-9A-Z]{4}){3,7}[0-9A-Z ]{0,4}|[0-9]{3}-[0-9]{2}-[0-9]{4}"
+    ),
+    "phone numbers": re.compile(r"(\+|00)[0-9][0-9 ()/.-]{6,18}|\(?0?[0-9]{3,5}\)?[ /-][0-9][0-9 -]{4,12}"),
+}
 _EPOCHS = (("s", 1e8, 4.2e9), ("ms", 1e11, 4.2e12), ("us", 1e14, 4.2e15))
 
 
@@ -62,7 +75,7 @@ def guess(one: Field, k: int, *, role: str | None = None) -> Guess:
         if dropped is not None:
             return dropped
     if role == "confidential" or (role is None and _is_confidential(one)):
-        return _confidential(one, is_given=role is not None)
+        return _confidential(one, k, is_given=role is not None)
     return _quasi_identifier(one, k)
 
 
@@ -114,6 +127,9 @@ def _ids(one: Field, numbers: Collection[float]) -> str:
 def _texts(one: Field) -> str:
     if one.looks_like_dates and not HAS_FORMATS:
         return "dates in a form that is not read; write them as 2026-07-14 to keep them"
+    for what, pattern in _PATTERNS.items():
+        if sum(map(bool, map(pattern.fullmatch, one.texts))) > _MOST_OF * len(one.texts):
+            return f"the values look like {what}"
     if float in one.types:
         return "texts beside numbers, which have no scale together"
     words = sum(len(text.split()) for text in one.texts) / len(one.texts)
@@ -138,7 +154,7 @@ def _is_confidential(one: Field) -> bool:
     return one.share_distinct <= MOST_DISTINCT
 
 
-def _confidential(one: Field, *, is_given: bool) -> Guess:
+def _confidential(one: Field, k: int, *, is_given: bool) -> Guess:
     kind = "string" if one.numbers is None else "integer" if one.is_whole else "number"
     if one.types == {bool}:
         kind = "boolean"
@@ -147,9 +163,11 @@ def _confidential(one: Field, *, is_given: bool) -> Guess:
         kind = "any"
     if one.has_texts and one.numbers is not None and one.refused(one.numbers):
         kind = "any"
-    said = "as you said" if is_given else f"the name says: {one.kind}"
-    ask = "may each value be published unchanged, beside what others know? Else make it a quasi_identifier"
-    return Guess(one, "confidential", {"type": kind}, f"{said}; published unchanged", "" if is_given else ask)
+    reason = f"{'as you said' if is_given else f'the name says: {one.kind}'}; published unchanged"
+    if rare := one.refused(one.common(k)):
+        reason += f"; {rare:,} rows have a value that fewer than {k} people have"
+    ask = "may each value be published unchanged? Else make it a quasi_identifier"
+    return Guess(one, "confidential", {"type": kind}, reason, "" if is_given else ask)
 
 
 # ---------------------------------------------------------------- quasi-identifiers

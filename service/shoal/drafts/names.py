@@ -49,7 +49,8 @@ _WORDS = {
         versichertennummer versicherungsnummer versnr kvnr policyno policynumber beneficiary member account iban bic
         konto kontonummer cuenta compte creditcard cardnumber licence license fuehrerschein certificate vin plate
         kennzeichen fahrgestellnummer matricula imei imsi iccid mac serial device seriennummer socialsecurity
-        sozialversicherungsnummer invoice rechnungsnummer""",
+        sozialversicherungsnummer securitesociale seguridadsocial
+        versicherungsnr invoice rechnungsnummer""",
     Kind.WEB: "url uri ip ipaddress website homepage useragent cookie sessionid login username benutzername",
     Kind.BIOMETRIC: "photo picture image foto bild fingerprint voiceprint biometric fingerabdruck huella",
     Kind.ADDRESS: """
@@ -61,7 +62,8 @@ _WORDS = {
         caseid fallnummer aktenzeichen dossier expediente""",
     Kind.NAME: """
         name names fullname firstname lastname surname forename givenname familyname nachname vorname familienname nom
-        prenom apellido apellidos nombre namen maidenname geburtsname alias nickname""",
+        prenom apellido apellidos nombre namen maidenname geburtsname alias nickname doctor
+        physician arzt hausarzt medecin medico""",
     Kind.BIRTH: """
         birth dob birthdate birthday birthyear geburt geburtsdatum geburtstag geburtsjahr geb gebdat naissance
         nacimiento born""",

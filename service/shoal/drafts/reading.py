@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from shoal.errors import InputError
+from shoal.errors import ConfigError, InputError
 from shoal.files import Files, open_input
 from shoal.formats.csv import CsvFormat
 from shoal.formats.json import JsonFormat
@@ -84,12 +84,14 @@ def read_sample(path: str, source_format: str | None) -> Sample:
     file_format = Files(path, source_format=source_format).input_format()
     name = "standard input" if path == "-" else Path(path).name
     with open_input(path) as stream:
-        if not isinstance(file_format, CsvFormat | JsonFormat):
-            sample = _read_parquet(stream, name)
-        else:
+        if isinstance(file_format, CsvFormat | JsonFormat):
             content = stream.read(MAX_BYTES + 1)
             read = _read_csv if isinstance(file_format, CsvFormat) else _read_json
             sample = read(content[:MAX_BYTES], name, len(content) > MAX_BYTES)
+        elif type(file_format).__module__ == "shoal.formats.parquet":  # it may not be installed
+            sample = _read_parquet(stream, name)
+        else:
+            raise ConfigError(f"{path}: a sample is CSV, JSON lines or Parquet; write it as one of these")
     if not sample.rows:
         raise InputError(f"{path}: has no rows; give a sample with records")
     return sample

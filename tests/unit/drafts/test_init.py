@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from support.commands import Ended, run_command
 
 pytestmark = pytest.mark.unit
 
+DATA = Path(__file__).resolve().parents[2] / "data"
 ILLNESSES, LEVELS = ("I10", "E11", "J45", "F32"), ("niedrig", "mittel", "hoch")
 
 
@@ -126,6 +129,15 @@ def test_a_parquet_file(tmp_path: Path) -> None:
     }
     done = run_command("batch", str(policy), "-i", str(path), "-o", str(tmp_path / "out.parquet"))
     assert (done.returncode, pq.read_table(tmp_path / "out.parquet").num_rows) == (0, 300)
+
+
+def test_adult_without_an_edit(tmp_path: Path) -> None:
+    with gzip.open(DATA / "adult.csv.gz", "rt", encoding="utf-8") as file:
+        (tmp_path / "a.csv").write_text("".join(islice(file, 1_001)), encoding="utf-8")
+    document = drafted(tmp_path / "a.csv", "every_record")
+    sensitive = [name for name, one in document["attributes"].items() if one["role"] == "confidential"]
+    assert sensitive == ["capital-gain", "capital-loss", "salary-class"]
+    assert document["missing_values"] == ["", "?"]
 
 
 def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_path: Path) -> None:
