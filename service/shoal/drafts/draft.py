@@ -80,7 +80,7 @@ class Draft:
         dropped = roles["identifier"] + roles["subject"]
         opened = sum(bool(one.decide) for one in self.guesses)
         then = f"shoal check {policy} -i {source}" if self.subject else "say who the person is: --subject"
-        more = f"; {opened} fields to decide on (DECIDE)" if opened else ""
+        more = f", to decide on (DECIDE): {opened}" if opened else ""
         return f"{self.sample.rows:,} rows: {said or 'nothing published'}, {dropped} dropped{more}; next: {then}"
 
 

@@ -118,6 +118,8 @@ class Field:
         texts = list(self.counts)
         if any(_LEADING_ZERO.match(text) and "." not in text and "," not in text for text in texts):
             return None
+        if self.kind in {Kind.TIME, Kind.BIRTH} and _fits(texts, "%Y%m%d") and {*map(len, texts)} == {8}:
+            return None
         found = parse_numbers(replace_decimal_commas(texts) if self.has_commas else texts).tolist()
         parsed = {text: number for text, number in zip(texts, found, strict=True) if number == number}  # noqa: PLR0124
         return parsed if self._are_enough(parsed) else None

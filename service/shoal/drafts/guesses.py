@@ -34,7 +34,8 @@ _MOST_CODES = 50
 _LONG_TEXT, _LONGEST_TEXT, _MANY_WORDS = 60, 200, 5
 _LEAST_IDS = 0.05
 """Different values per row from which a field with the name of an id is taken for one of people."""
-_LARGEST = 2.0**53
+_LARGEST = 1e15
+"""Bounds beyond it could not be computed with exactly."""
 _STEPS = 100
 _MOST_LEFT = 0.01
 """Share of the rows that an order may leave out."""
@@ -105,6 +106,8 @@ def _is_of_person(one: Field) -> bool:
 
 def _names_rows(one: Field) -> str:
     """Return why the values could name a row or a person; empty if they do not."""
+    if one.kind is Kind.POSTCODE and _is_unique(one):
+        return "" if HAS_PREFIXES else "most rows have a postcode of their own"
     if one.numbers is not None:
         return _ids(one, one.numbers.values())
     if one.date_formats or one.types <= {bool}:
@@ -137,7 +140,7 @@ def _texts(one: Field) -> str:
     is_long = longest > _LONGEST_TEXT or (longest > _LONG_TEXT and one.share_distinct > _LEAST_IDS)
     if is_long or words >= _MANY_WORDS:
         return "free text, which may hold names"
-    return "most rows have a text of their own" if _is_unique(one) and one.kind is not Kind.POSTCODE else ""
+    return "most rows have a text of their own" if _is_unique(one) else ""
 
 
 def _is_unique(one: Field) -> bool:
@@ -166,6 +169,8 @@ def _confidential(one: Field, k: int, *, is_given: bool) -> Guess:
     reason = f"{'as you said' if is_given else f'the name says: {one.kind}'}; published unchanged"
     if rare := one.refused(one.common(k)):
         reason += f"; {rare:,} rows have a value that fewer than {k} people have"
+    if one.absent:
+        reason += f"; {one.absent:,} rows lack it and are refused"
     ask = "may each value be published unchanged? Else make it a quasi_identifier"
     return Guess(one, "confidential", {"type": kind}, reason, "" if is_given else ask)
 
@@ -298,8 +303,7 @@ def _ordinal(one: Field, order: Sequence[str], k: int) -> tuple[dict[str, Any], 
         return {"scale": "nominal"}, f"categories, {len(one.counts):,} different", ask
     ask = ""
     if left:
-        rare = len(order) - len(kept)
-        ask = f"{rare} words that fewer than {k} people have are not in order, and so refused: fill them in"
+        ask = f"order lacks words that fewer than {k} people have, and their {left:,} rows are refused: fill them in"
     return {"scale": "ordinal", "order": kept}, f"{len(order)} words that have an order", ask
 
 

@@ -87,7 +87,11 @@ def read_sample(path: str, source_format: str | None) -> Sample:
         if isinstance(file_format, CsvFormat | JsonFormat):
             content = stream.read(MAX_BYTES + 1)
             read = _read_csv if isinstance(file_format, CsvFormat) else _read_json
-            sample = read(content[:MAX_BYTES], name, len(content) > MAX_BYTES)
+            try:
+                sample = read(content[:MAX_BYTES], name, len(content) > MAX_BYTES)
+            except csv.Error:
+                why = "a cell of more than 131,072 characters, as one is that is never closed"
+                raise InputError(f"{path}: {why}; correct the quotation marks") from None
         elif type(file_format).__module__ == "shoal.formats.parquet":  # it may not be installed
             sample = _read_parquet(stream, name)
         else:

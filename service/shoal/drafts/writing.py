@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from shoal.drafts.draft import EVERY_RECORD, Draft
@@ -104,7 +105,7 @@ def _flow(value: Any) -> str:  # noqa: ANN401 - a value of a key
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() else f"{value:.12f}".rstrip("0")
+        return f"{value:.0f}" if value.is_integer() else f"{Decimal(repr(value)):f}"
     return str(value) if isinstance(value, int) else _scalar(value)
 
 

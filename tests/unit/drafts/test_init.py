@@ -150,7 +150,7 @@ def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_p
     text = write_draft(Draft.of(read_sample(str(path), None), "person"))
     assert re.findall(r"bounds: \[(.*?)\]", text) == ["-15, 55", "-6, 42"]
     assert "order: [low, high]" in text
-    assert "1 words that fewer than 10 people have" in text
+    assert "order lacks words that fewer than 10 people have, and their 12 rows are refused" in text
     assert not re.search(r"medium|Atlantis|Town|777", text)
 
 
@@ -215,6 +215,7 @@ def test_what_no_policy_can_declare_or_publish_is_dropped_and_said(tmp_path: Pat
         (b"a,b,a\n1,2,3\n", "line 1: columns 1 and 3 have one name; rename one of them"),
         (b"sep=;\na;b\n1;2\n", "the header is in line 2, and must be in line 1; remove the lines before it"),
         (b"Report\nof May\na,b\n1,2\n3,4\n", "the header is in line 3, and must be in line 1"),
+        (b'a,b\n1,"' + b"x" * 140_000, "a cell of more than 131,072 characters, as one is that is never closed"),
         (b"\x1f\x8b\x08", "no text: the file is compressed or binary"),
     ],
 )
