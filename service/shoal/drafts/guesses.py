@@ -36,6 +36,8 @@ _LEAST_IDS = 0.05
 """Different values per row from which a field with the name of an id is taken for one of people."""
 _LARGEST = 1e15
 """Bounds beyond it could not be computed with exactly."""
+_SMALLEST = 1e-9
+"""Numbers that differ by less would need a finer resolution than there is."""
 _STEPS = 100
 _MOST_LEFT = 0.01
 """Share of the rows that an order may leave out."""
@@ -120,6 +122,8 @@ def _ids(one: Field, numbers: Collection[float]) -> str:
         return "numbers the rows"
     if max(map(abs, numbers)) > _LARGEST:
         return "numbers too large to compute with, as ids are"
+    if 0 < max(numbers) - min(numbers) < _SMALLEST:
+        return "numbers that differ too little to compute with; write them in another unit to keep them"
     lengths = {len(text_of(value)) for value in one.counts}
     has_one_length = one.is_whole and len(lengths) == 1 and lengths.pop() >= _LONG_NUMBER
     if has_one_length and _is_unique(one) and not _epoch_unit(one):
