@@ -79,7 +79,11 @@ class Draft:
         said = ", ".join(f"{roles[role]} {words}" for role, words in names.items() if roles[role])
         dropped = roles["identifier"] + roles["subject"]
         opened = sum(bool(one.decide) for one in self.guesses)
-        then = f"shoal check {policy} -i {source}" if self.subject else "say who the person is: --subject"
+        then = (
+            f"shoal check {'POLICY' if policy == '-' else policy} -i {source}"
+            if self.subject
+            else "say who the person is: --subject"
+        )
         more = f", to decide on (DECIDE): {opened}" if opened else ""
         return f"{self.sample.rows:,} rows: {said or 'nothing published'}, {dropped} dropped{more}; next: {then}"
 

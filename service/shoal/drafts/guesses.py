@@ -108,8 +108,10 @@ def _is_of_person(one: Field) -> bool:
 
 def _names_rows(one: Field) -> str:
     """Return why the values could name a row or a person; empty if they do not."""
+    if _prefixes(one):
+        return ""
     if one.kind is Kind.POSTCODE and _is_unique(one):
-        return "" if HAS_PREFIXES else "most rows have a postcode of their own"
+        return "most rows have a postcode of their own"
     if one.numbers is not None:
         return _ids(one, one.numbers.values())
     if one.date_formats or one.types <= {bool}:
