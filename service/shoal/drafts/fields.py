@@ -69,6 +69,8 @@ class Field:
         Whether numbers in texts have a decimal comma.
     has_texts : bool
         Whether numbers are written as texts, as in CSV.
+    is_rising : bool
+        Whether the values are whole numbers that grow by one.
     """
 
     path: FieldPath
