@@ -42,6 +42,8 @@ _STEPS = 100
 _MOST_LEFT = 0.01
 """Share of the rows that an order may leave out."""
 _ICD = re.compile(r"[A-Z][0-9]{2}(\.?[0-9A-Z]{1,4})?")
+_CLOTHED = re.compile(r"[$€£]? ?[-+]?[0-9]{1,3}([., '][0-9]{3})*([.,][0-9]+)? ?[%$€£]?")
+"""A number with separators of thousands, a currency or a percent sign."""
 _MOST_OF = 0.9
 """Share of the texts of a field that have a form, if the field has it."""
 _PATTERNS = {
@@ -53,7 +55,10 @@ _PATTERNS = {
     "numbers of accounts or people": re.compile(
         r"[A-Z]{2}[0-9]{2}( ?[0-9A-Z]{4}){3,7}[0-9A-Z ]{0,4}|[0-9]{3}-[0-9]{2}-[0-9]{4}"
     ),
-    "phone numbers": re.compile(r"(\+|00)[0-9][0-9 ()/.-]{6,18}|\(?0?[0-9]{3,5}\)?[ /-][0-9][0-9 -]{4,12}"),
+    "phone numbers": re.compile(
+        r"(\+|00)[0-9][0-9 ()/.-]{6,18}|\(?0[0-9]{2,5}\)?[ /-][0-9][0-9 -]{4,12}"
+        r"|\(?[0-9]{3}\)?[ .-][0-9]{3}[.-][0-9]{4}"
+    ),
 }
 _EPOCHS = (("s", 1e8, 4.2e9), ("ms", 1e11, 4.2e12), ("us", 1e14, 4.2e15))
 
@@ -146,7 +151,11 @@ def _texts(one: Field) -> str:
     is_long = longest > _LONGEST_TEXT or (longest > _LONG_TEXT and one.share_distinct > _LEAST_IDS)
     if is_long or words >= _MANY_WORDS:
         return "free text, which may hold names"
-    return "most rows have a text of their own" if _is_unique(one) else ""
+    if not _is_unique(one):
+        return ""
+    is_clothed = all(map(_CLOTHED.fullmatch, one.texts))
+    clothed = "numbers with separators or signs, which are not read; write them plainly to keep them"
+    return clothed if is_clothed else "most rows have a text of their own"
 
 
 def _is_unique(one: Field) -> bool:

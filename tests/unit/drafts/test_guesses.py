@@ -32,12 +32,15 @@ COLUMNS: dict[str, tuple[str, dict[str, Any], Callable[[int], object]]] = {
     "taxes": ("identifier", {}, lambda i: f"123-45-{i % 30:04}"),
     "IBAN": ("identifier", {}, lambda i: f"DE{i % 9}"),
     "call back": ("identifier", {}, lambda i: f"+49 30 12345{i % 30}"),
+    "fon": ("identifier", {}, lambda i: f"555-010-{1000 + i % 30}"),
+    "band": ("quasi_identifier", {"scale": "ordinal"}, lambda i: f"{1 + i % 4}0000-{2 + i % 4}0000"),
     "mrn": ("identifier", {}, lambda i: i % 50),
     "line": ("identifier", {}, lambda i: i + 7),
     "serie": ("identifier", {}, lambda i: 10_000_000 + i * 977),
     "remark": ("identifier", {}, lambda _: "short"),
     "said": ("identifier", {}, lambda i: f"the patient came back on day {i % 9} of"),
     "mark": ("identifier", {}, lambda i: f"u{i}"),
+    "price": ("identifier", {}, lambda i: f"1,{100 + i} €"),
     "nothing": ("identifier", {}, lambda _: "NA"),
     # Sensitive by name, with values that many share; else a quasi-identifier.
     "Diagnose": ("confidential", {"type": "string"}, lambda i: f"D{i % 4}"),
@@ -86,6 +89,11 @@ def test_a_field_gets_the_role_and_the_keys_that_fit(guesses: dict[str, Guess], 
     role, keys, _ = COLUMNS[name]
     assert (guesses[name].role, guesses[name].keys | keys) == (role, guesses[name].keys)
     assert guesses[name].reason
+
+
+def test_a_dropped_field_says_how_to_keep_it(guesses: dict[str, Guess]) -> None:
+    words = "numbers with separators or signs, which are not read; write them plainly to keep them"
+    assert (guesses["price"].reason, guesses["mark"].reason) == (words, "most rows have a text of their own")
 
 
 @pytest.mark.parametrize(
