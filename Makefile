@@ -23,7 +23,7 @@ DAILY := not nightly and not deploy_tools
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
         house mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
-        integration faults privacy privacy-table judge-table reliability lock soak
+        integration faults privacy privacy-table judge-table init-table reliability lock soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,6 +145,11 @@ privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 .PHONY: reliability
 reliability: install tools ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
 	$(BIN)/python tests/support/reliability.py $(if $(FAULTS),--only '$(FAULTS)')
+
+init-table: install ## draft policies of tables that packages ship, write docs/reports/init.md
+	@$(WAITING) "init-table: pip fetches packages with tables" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group samples
+	$(BIN)/python benchmarks/init_roles.py
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from shoal.cli.options import add_http_options
 from shoal.errors import ConfigError
 from shoal.formats import streamed_formats
 from shoal.observability import certificate_warning, escape_control_characters, logger
 from shoal.observability.http_access import HttpAccess, parse_address
-from shoal.policy import KafkaSection, Policy, advise, explain, left_open, missing_credentials, shown_settings
+from shoal.policy import DECIDE, KafkaSection, Policy, advise, explain, left_open, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
 
@@ -55,12 +56,20 @@ def execute(options: argparse.Namespace) -> int:
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
     for sentence in resolved["left_open"]:
         logger("cli").info(escape_control_characters(f"left open: {sentence}"))
-    for advice in (*advise(policy), *_advise_on_missing(settings), *of_kafka, *_advise_on_http(options)):
+    opened = _open_decisions(options.policy)
+    for advice in (*opened, *advise(policy), *_advise_on_missing(settings), *of_kafka, *_advise_on_http(options)):
         if advice:
             logger("cli").warning(escape_control_characters(advice))
     if options.input is not None:
         _print_sample(policy, options)
     return 0
+
+
+def _open_decisions(path: str) -> list[str]:
+    """Return the lines of a draft of `shoal init` that its author has not decided on yet."""
+    lines = enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)
+    marked = [(number, line.strip()) for number, line in lines if DECIDE in line]
+    return [f"line {number}: decide, and remove the mark: {line.partition(DECIDE)[2]}" for number, line in marked]
 
 
 def _print_sample(policy: Policy, options: argparse.Namespace) -> None:

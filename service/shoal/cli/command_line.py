@@ -34,6 +34,7 @@ class Command(Protocol):
 
 
 COMMANDS = {
+    "init": "Write a draft of a policy from a sample of records.",
     "check": "Print the resolved policy, or all of its faults.",
     "run": "Run the service: Kafka to Kafka, exactly once.",
     "pipe": "Run the stream clusterer over a file or a pipe, without a broker.",
@@ -50,6 +51,7 @@ COMMANDS = {
 }
 """Modules of this package (`health`: of `shoal`), each imported when it is needed, with a line for ``shoal --help``."""
 EXAMPLES = {
+    "init": "shoal init visits.csv -o policy.yaml --subject patient",
     "check": "shoal check policy.yaml -i visits.csv",
     "run": "shoal run policy.yaml --from earliest",
     "pipe": "shoal pipe policy.yaml -i visits.csv -o released.csv --evidence evidence.jsonl",
@@ -164,7 +166,7 @@ def build_parser(names: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentP
             continue
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
-        elif name not in {"schema", "health", "explain", "completion"}:
+        elif name not in {"init", "schema", "health", "explain", "completion"}:
             command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or JSON)")
         _command(name).add_arguments(command)
         command.set_defaults(parser=command)

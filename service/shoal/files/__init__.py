@@ -5,7 +5,7 @@ If asked, they write evidence, references to suppressed records and a summary. `
 """
 
 from shoal.files.batch import parse_algorithm_options, run_batch
-from shoal.files.files import Files, open_output, refuse_overwriting
+from shoal.files.files import Files, open_input, open_output, refuse_overwriting
 from shoal.files.pipe import run_pipe
 from shoal.files.run import BackgroundRunner, LossReport, ProgressDisplay, RunReport
 from shoal.files.sample import choose_attribute, run_reference, run_sample
@@ -17,6 +17,7 @@ __all__ = [
     "ProgressDisplay",
     "RunReport",
     "choose_attribute",
+    "open_input",
     "open_output",
     "parse_algorithm_options",
     "refuse_overwriting",

@@ -10,6 +10,7 @@
 
 from shoal.policy.attribute import Attribute, MessagePart, Reference, Source
 from shoal.policy.checks import check_connection, check_names, is_follow_up, missing_credentials
+from shoal.policy.document import DECIDE
 from shoal.policy.explanation import advise, explain, left_open
 from shoal.policy.policy import RULES, CsvDialect, Diversity, PerSubject, Policy, Stream, resolve_rule, shown_settings
 from shoal.policy.references import REFERENCE_HEADER
@@ -32,6 +33,7 @@ from shoal.policy.texts import BLANKS, FIRST_MS, JSON_NUMBER, LAST_MS, MAX_CATEG
 
 __all__ = [
     "BLANKS",
+    "DECIDE",
     "FIRST_MS",
     "JSON_NUMBER",
     "LAST_MS",

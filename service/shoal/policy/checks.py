@@ -508,7 +508,7 @@ def _check_subject(document: Document) -> _Found:
         yield (
             "attributes",
             (
-                "no subject: mark the attribute that identifies the person with subject: true, or set "
+                "no subject: say who the person is: mark the attribute that identifies it with subject: true, or set "
                 "subject: every_record at the top level if every record belongs to a different person"
             ),
         )

@@ -19,6 +19,8 @@ Lines: TypeAlias = Mapping[FieldPath, int]
 
 MAX_CHARACTERS, MAX_NODES = 1 << 20, 100_000
 """Limits on a policy file, and on its values after YAML aliases are expanded. They bound time and memory."""
+DECIDE = "# DECIDE: "
+"""Marks in the comments of a draft what only a person can decide; `shoal check` repeats these lines."""
 MAX_DIGITS = 4_300
 """Python reads no whole number of more digits."""
 

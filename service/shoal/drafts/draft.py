@@ -1,0 +1,113 @@
+"""A draft of a policy: who the person is, what each field may be, and the settings, with reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from shoal.drafts.fields import Field, describe, find_missing
+from shoal.drafts.guesses import Guess, guess
+from shoal.drafts.names import IDENTIFIERS, Kind
+from shoal.drafts.reading import Sample
+from shoal.errors import ConfigError
+from shoal.policy import did_you_mean
+
+EVERY_RECORD: Final = "every_record"
+_MANY_PEOPLE, _LARGE_K, _SMALL_K = 500, 10, 5
+_MOST_CANDIDATES = 3
+_WAIT = 20
+"""Delta for each k: beyond it, waiting keeps little more."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft. ``subject`` is the name of a field or `EVERY_RECORD`, and empty as long as nobody has said it."""
+
+    sample: Sample
+    missing: Sequence[str]
+    subject: str
+    people: int
+    k: int
+    delta: int
+    guesses: Sequence[Guess]
+    candidates: Sequence[Field]
+    """The fields that may name the person, the likeliest first."""
+
+    @classmethod
+    def of(cls, sample: Sample, subject: str = "") -> Self:
+        """Return the draft of a sample; ConfigError if it has no field of the name of the subject."""
+        missing = find_missing(sample)
+        fields = [describe(sample, path, missing, None) for path in sample.columns]
+        names = [field.name for field in fields]
+        if subject and subject != EVERY_RECORD and subject not in names:
+            known = did_you_mean(subject, [*names, EVERY_RECORD]) or f"give {EVERY_RECORD} or one of {', '.join(names)}"
+            raise ConfigError(f"--subject: {sample.name} has no such field; {known}")
+        candidates = _candidates(fields)
+        # Until the person is known, the field that leaves the fewest people counts.
+        fewest = min(candidates, key=lambda field: len(field.counts), default=None)
+        counted = subject or (fewest.name if fewest is not None and fewest.kind is Kind.PERSON else "")
+        person = fields[names.index(counted)] if counted in names else None
+        people = sample.rows if person is None else len(person.counts)
+        k = _LARGE_K if people >= _MANY_PEOPLE else _SMALL_K
+        if person is not None:
+            persons = sample.columns[person.path]
+            fields = [describe(sample, path, missing, persons) for path in sample.columns]
+        guesses = [_subject(field) if field.name == subject else guess(field, k) for field in fields]
+        return cls(sample, missing, subject, people, k, _WAIT * k, guesses, candidates)
+
+    def with_roles(self, roles: Mapping[str, str]) -> Self:
+        """Return the draft with these roles, by field."""
+        guesses = [
+            guess(one.field, self.k, role=roles[one.field.name]) if one.field.name in roles else one
+            for one in self.guesses
+        ]
+        return replace(self, guesses=guesses)
+
+    def with_settings(self, k: int, delta: int) -> Self:
+        """Return the draft with this k and delta; bounds and orders follow k."""
+        guesses = [
+            guess(one.field, k, role=one.role) if one.role == "quasi_identifier" else one for one in self.guesses
+        ]
+        return replace(self, k=k, delta=delta, guesses=guesses)
+
+    def summary(self, policy: str, source: str) -> str:
+        """Return a line on what was seen and what comes next."""
+        roles = Counter("subject" if "subject" in one.keys else one.role for one in self.guesses)
+        names = {"quasi_identifier": "published as one value per cluster", "confidential": "published unchanged"}
+        said = ", ".join(f"{roles[role]} {words}" for role, words in names.items() if roles[role])
+        dropped = roles["identifier"] + roles["subject"]
+        opened = sum(bool(one.decide) for one in self.guesses)
+        then = (
+            f"shoal check {'POLICY' if policy == '-' else policy} -i {source}"
+            if self.subject
+            else "say who the person is: --subject"
+        )
+        more = f", to decide on (DECIDE): {opened}" if opened else ""
+        return f"{self.sample.rows:,} rows: {said or 'nothing published'}, {dropped} dropped{more}; next: {then}"
+
+
+def _subject(field: Field) -> Guess:
+    """Return the guess of the field that names the person."""
+    is_name = field.kind in {Kind.NAME, Kind.CONTACT, Kind.ADDRESS}
+    steps = ["nfkc", "casefold", "spaces", "invisible"] if is_name else []
+    reason = f"the person, as you said: {len(field.counts):,} different"
+    if field.missing or field.absent or field.nested:
+        reason += f"; {field.missing + field.absent + field.nested:,} rows have none and are refused"
+    if not field.has_texts and field.types & {bool, float}:
+        reason += "; no id: give another subject"
+    words = "spellings of a name are one person" if is_name else "letters and blanks count, as in ids"
+    return Guess(field, "identifier", {"subject": True, "normalize": steps}, f"{reason}; {words}")
+
+
+def _candidates(fields: Sequence[Field]) -> list[Field]:
+    """Return the fields that may name the person."""
+    order = (Kind.PERSON, Kind.NUMBER, Kind.ID, Kind.CONTACT, Kind.NAME)
+    found = [
+        field
+        for field in fields
+        if field.kind in IDENTIFIERS and field.kind in order and len(field.counts) > 1 and not field.nested
+    ]
+    usable = [field for field in found if field.kind is Kind.PERSON or field.share_distinct > 0.01]  # noqa: PLR2004
+    return sorted(usable, key=lambda field: (order.index(field.kind or Kind.NAME), field.missing))[:_MOST_CANDIDATES]

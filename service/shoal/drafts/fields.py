@@ -1,0 +1,260 @@
+"""What the values of one field are: how many, of how many people, missing, numbers, times."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from shoal.drafts.names import Kind, kind_of
+from shoal.drafts.reading import ABSENT, NESTED, Sample, Values
+from shoal.policy import FieldPath
+from shoal.policy.schema import AttributeSection, Document
+from shoal.scales.numeric import parse_numbers, replace_decimal_commas
+from shoal.scales.time import parse_iso_times
+
+# The schema of the running code decides, so that a draft has no key that it does not know.
+HAS_FORMATS: Final = "format" in AttributeSection.model_fields
+"""Whether dates in other forms than ISO 8601, or of reduced precision, are read."""
+HAS_PREFIXES: Final = "prefixes" in AttributeSection.model_fields
+HAS_MISSING_OF_ALL_ROLES: Final = "skip" in Document.model_fields
+"""Whether ``missing_values`` holds for confidential fields: both came together."""
+MISSING_TEXTS: Final = (
+    *("", "NA", "N/A", "n/a", "NULL", "null", "Null", "NaN", "nan", "?", "-", "--", ".", "..", "#N/A", "<NA>"),
+    *("(null)", r"\N", "k.A.", "k. A.", "s/d", "N.A."),
+)
+"""Texts that mean that a value is missing, whatever else a field holds."""
+DOUBTFUL_TEXTS: Final = (
+    *("none", "None", "NONE", "unknown", "Unknown", "missing", "Missing", "unbekannt", "Unbekannt", "fehlt"),
+    *("inconnu", "Inconnu", "desconocido", "Desconocido", "ND", "nd"),
+)
+"""Those that could be a category: taken for missing among numbers and times only."""
+_TOLERATED = 0.005
+"""Share of the values that may have another form than all others: the policy refuses their records."""
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_YEAR_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+REDUCED: Final = "%Y-%m"
+"""A date of ISO 8601 without a day: read without ``format`` if the resolution is a month or a year."""
+DATE_FORMATS: Final = tuple(
+    date + clock
+    for date in (
+        *("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
+        *("%d %b %Y", "%d-%b-%Y", "%b %d %Y"),
+    )
+    for clock in ("", " %H:%M", " %H:%M:%S")
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of the sample.
+
+    Attributes
+    ----------
+    path : path
+        Names of the objects around the field, and its own.
+    rows, missing, absent, nested : int
+        How many rows there are, and in how many the field is null or a missing text, not there, or no scalar.
+    counts, people : Counter
+        For each present value how many rows, and how many people, have it.
+    types : set of type
+        Of the present values.
+    has_commas : bool
+        Whether numbers in texts have a decimal comma.
+    has_texts : bool
+        Whether numbers are written as texts, as in CSV.
+    is_rising : bool
+        Whether the values are whole numbers that grow by one.
+    """
+
+    path: FieldPath
+    rows: int
+    missing: int
+    absent: int
+    nested: int
+    counts: Counter[Any]
+    people: Counter[Any]
+    types: frozenset[type]
+    has_commas: bool
+    has_texts: bool
+    is_rising: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the attribute."""
+        return ".".join(self.path)
+
+    @property
+    def kind(self) -> Kind | None:
+        """What the name says."""
+        return kind_of(self.name)
+
+    @property
+    def present(self) -> int:
+        """Number of rows with a value."""
+        return self.counts.total()
+
+    @property
+    def share_distinct(self) -> float:
+        """Number of different values per row that has one."""
+        return len(self.counts) / max(self.present, 1)
+
+    @cached_property
+    def texts(self) -> dict[str, Any]:
+        """The present values by their texts."""
+        return {text_of(value): value for value in self.counts}
+
+    @cached_property
+    def numbers(self) -> dict[Any, float] | None:
+        """The numbers of the values; None if they are not (almost) all numbers, or codes with leading zeros."""
+        if not self.counts or bool in self.types:
+            return None
+        if not self.has_texts:
+            return None if str in self.types else {value: float(value) for value in self.counts}
+        texts = list(self.counts)
+        if any(_LEADING_ZERO.match(text) and "." not in text and "," not in text for text in texts):
+            return None
+        if self.kind in {Kind.TIME, Kind.BIRTH} and _fits(texts, "%Y%m%d") and {*map(len, texts)} == {8}:
+            return None
+        found = parse_numbers(replace_decimal_commas(texts) if self.has_commas else texts).tolist()
+        parsed = {text: number for text, number in zip(texts, found, strict=True) if number == number}  # noqa: PLR0124
+        return parsed if self._are_enough(parsed) else None
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all numbers are whole."""
+        return self.numbers is not None and all(number.is_integer() for number in self.numbers.values())
+
+    @cached_property
+    def date_formats(self) -> list[str]:
+        """Formats of all dates, ISO 8601 as an empty text; empty if the values are no dates that can be read."""
+        texts = [text for text in self.counts if isinstance(text, str)]
+        if not texts or self.types != {str}:
+            return []
+        if self._are_enough(one for one, ms in zip(texts, parse_iso_times(texts), strict=True) if np.isfinite(ms)):
+            return [""]
+        if not HAS_FORMATS:
+            return []
+        if all(_YEAR_MONTH.fullmatch(text) for text in texts):
+            return [REDUCED]
+        return [form for form in DATE_FORMATS if _fits(texts[:50], form) and _fits(texts, form)]
+
+    @cached_property
+    def looks_like_dates(self) -> bool:
+        """Whether the values are dates in any form, also in one that the running code does not read."""
+        texts = [text for text in self.counts if isinstance(text, str)][:50]
+        return bool(texts) and any(_fits(texts, form) for form in DATE_FORMATS)
+
+    def moments(self) -> list[datetime]:
+        """Return the dates that the values are, without zones."""
+        form = self.date_formats[0]
+        if form:
+            return [datetime.strptime(text, form) for text in self.counts]  # noqa: DTZ007 - only differences count
+        times = parse_iso_times(list(self.counts))
+        return [datetime(1970, 1, 1) + np.timedelta64(int(ms), "ms").item() for ms in times if np.isfinite(ms)]  # noqa: DTZ001
+
+    def quantile(self, share: float) -> float:
+        """Return the number below which a share of the rows are."""
+        values = self.numbers or {}
+        ordered = sorted((number, self.counts[value]) for value, number in values.items())
+        limit, seen = share * sum(count for _, count in ordered), 0
+        for number, count in ordered:
+            seen += count
+            if seen >= limit:
+                return number
+        return ordered[-1][0]
+
+    def common(self, k: int) -> list[Any]:
+        """Return the values that at least k people have."""
+        return [value for value, people in self.people.items() if people >= k]
+
+    def refused(self, accepted: Iterable[Any]) -> int:
+        """Return how many rows have a value that is none of these."""
+        return self.present - sum(self.counts[value] for value in accepted)
+
+    def _are_enough(self, accepted: Iterable[Any]) -> bool:
+        return self.refused(accepted) <= _TOLERATED * self.present
+
+
+def text_of(value: Any) -> str:  # noqa: ANN401 - a JSON scalar
+    """Return the text by which a category is matched."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def find_missing(sample: Sample) -> list[str]:
+    """Return the texts of the sample that mean that a value is missing, beside an empty one."""
+    seen = {path: {value for value in values if isinstance(value, str)} for path, values in sample.columns.items()}
+    found = [text for text in MISSING_TEXTS[1:] if any(text in texts for texts in seen.values())]
+    for text in DOUBTFUL_TEXTS:
+        holders = [path for path, texts in seen.items() if text in texts]
+        if holders and all(_is_amount(sample, path, [*MISSING_TEXTS, *DOUBTFUL_TEXTS]) for path in holders):
+            found.append(text)
+    return found
+
+
+def describe(sample: Sample, path: FieldPath, missing: Sequence[str], persons: Values | None) -> Field:
+    """Return what the values of a field are; ``persons`` are those of the rows, None if each row is another one."""
+    values, gone = sample.columns[path], {"", *missing}
+    rows = [
+        (value, None if persons is None else persons[row])
+        for row, value in enumerate(values)
+        if value is not None
+        and value is not ABSENT
+        and value is not NESTED
+        and not (value.__class__ is str and value in gone)
+    ]
+    counts = Counter(value for value, _ in rows)
+    people = counts if persons is None else Counter(value for value, _ in set(rows))
+    absent, nested = (sum(value is other for value in values) for other in (ABSENT, NESTED))
+    return Field(
+        path=path,
+        rows=len(values),
+        missing=len(values) - len(rows) - absent - nested,
+        absent=absent,
+        nested=nested,
+        counts=counts,
+        people=people,
+        types=frozenset(type(value) for value, _ in rows),
+        has_commas=sample.dialect.get("decimal") == ",",
+        has_texts=sample.has_texts,
+        is_rising=_is_rising([value for value, _ in rows]),
+    )
+
+
+def _is_amount(sample: Sample, path: FieldPath, missing: Sequence[str]) -> bool:
+    field = describe(sample, path, missing, None)
+    return field.numbers is not None or bool(field.date_formats)
+
+
+def _is_rising(values: Values) -> bool:
+    """Return whether the values are whole numbers that grow by one, as those of rows do."""
+    try:
+        numbers = np.array([int(value) for value in values])
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return len(numbers) > 1 and bool((np.diff(numbers) == 1).all())
+
+
+def _fits(texts: Sequence[str], form: str) -> bool:
+    try:
+        for text in texts:
+            datetime.strptime(text, form)  # noqa: DTZ007 - only whether it fits
+    except ValueError:
+        return False
+    return True
+
+
+def nice_step(size: float) -> float:
+    """Return the largest of 1, 2 or 5 times a power of ten that is not above a size.
+
+    >>> nice_step(0.07), nice_step(3.65), nice_step(999)
+    (0.05, 2.0, 500.0)
+    """
+    power = 10.0 ** np.floor(np.log10(size))
+    return float(f"{max(factor for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9)) * power:.12g}")

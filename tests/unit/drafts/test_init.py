@@ -1,0 +1,226 @@
+"""`shoal init`: what the draft of a sample says, that it runs as it is, and that it holds no rare value."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from shoal.drafts import Draft, read_sample, write_draft
+from shoal.files import run_sample
+from shoal.policy import DECIDE, Policy
+from support.commands import Ended, run_command
+
+pytestmark = pytest.mark.unit
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+ILLNESSES, LEVELS = ("I10", "E11", "J45", "F32"), ("niedrig", "mittel", "hoch")
+
+
+def german(path: Path) -> Path:
+    """A table of a hospital: semicolons, decimal commas, cp1252, German dates, `NA`."""
+    lines = ["Patientennr;Name;Geburtsdatum;PLZ;Größe;Diagnose;Zufriedenheit;Aufnahme"]
+    for i in range(600):
+        height = "NA" if i % 30 == 0 else f"{150 + i * 7 % 50},{i % 10}"
+        born, seen = (
+            f"{i % 28 + 1:02}.{i % 12 + 1:02}.{1930 + i % 80}",
+            f"{2023 + i % 3}-{i % 12 + 1:02}-{i % 28 + 1:02}",
+        )
+        level = "hoch" if i == 77 else LEVELS[i % 2]
+        lines.append(f"P{i};Müller {i};{born};{('01067', '20095')[i % 2]};{height};{ILLNESSES[i % 4]};{level};{seen}")
+    path.write_bytes("\n".join(lines).encode("cp1252"))
+    return path
+
+
+def nested(path: Path) -> Path:
+    """Messages of visits, with an object, a list, and a field that some lack."""
+    with path.open("w", encoding="utf-8") as file:
+        for i in range(400):
+            person: dict[str, Any] = {
+                "id": f"u{i % 200}",
+                "birthDate": f"{1940 + i % 60}-0{i % 9 + 1}-11",
+                "sex": "fm"[i % 2],
+            }
+            record: dict[str, Any] = {"patient": person, "wage": 1000 + i % 20, "tags": [i], "is_new": i % 3 == 0}
+            record |= {"note": "called"} if i % 2 else {}
+            file.write(json.dumps(record | {"at": 1_700_000_000_000 + i * 60_000, "bmi": 20 + i % 90 / 10}) + "\n")
+    return path
+
+
+def parquet(path: Path) -> Path:
+    columns = {
+        "client_id": range(300),
+        "age": [20 + i % 60 for i in range(300)],
+        "income": [i % 30 + 0.5 for i in range(300)],
+    }
+    pq.write_table(pa.table(columns | {"blob": [b"x"] * 300, "city": ["A", "B", "C"] * 100}), path)
+    return path
+
+
+def drafted(sample: Path, subject: str) -> dict[str, Any]:
+    """Return the document of the draft, which must be a policy that releases at least 95 % of the sample."""
+    path = sample.with_name("policy.yaml")
+    path.write_text(write_draft(Draft.of(read_sample(str(sample), None), subject)), encoding="utf-8")
+    policy = Policy.load(path)
+    report = run_sample(policy, str(sample), None, 10_000)
+    assert report.released >= 0.95 * report.records_in > 0
+    return policy.resolved()
+
+
+def said(document: dict[str, Any], *keys: str) -> dict[str, list[Any]]:
+    return {name: [one.get(key) for key in keys] for name, one in document["attributes"].items()}
+
+
+def test_a_german_table_of_a_hospital(tmp_path: Path) -> None:
+    document = drafted(german(tmp_path / "a.csv"), "Patientennr")
+    found = said(document, "role", "scale")
+    assert found == {
+        "Patientennr": ["identifier", None],
+        "Name": ["identifier", None],
+        "Geburtsdatum": found["Geburtsdatum"],  # below
+        "PLZ": ["quasi_identifier", "nominal"],
+        "Größe": ["quasi_identifier", "numeric"],
+        "Diagnose": ["confidential", None],
+        "Zufriedenheit": ["quasi_identifier", "ordinal"],
+        "Aufnahme": ["quasi_identifier", "time"],
+    }
+    of_height = document["attributes"]["Größe"]
+    assert (of_height["bounds"], of_height["missing"]) == ([148, 200], "group")
+    assert document["attributes"]["Zufriedenheit"]["order"] == ["niedrig", "mittel"]
+    assert (document["missing_values"], document["privacy"]["k"]) == (["", "NA"], 10)
+    dialect = document["csv"]
+    assert (dialect["delimiter"], dialect["decimal"], dialect["encoding"]) == (";", ",", "cp1252")
+    born = found["Geburtsdatum"]
+    assert born in (["identifier", None], ["quasi_identifier", "time"])  # by what the reader of dates can do
+
+
+def test_nested_messages(tmp_path: Path) -> None:
+    document = drafted(nested(tmp_path / "a.jsonl"), "patient.id")
+    assert said(document, "role", "scale", "resolution", "type") == {
+        "patient.id": ["identifier", None, None, "any"],
+        "patient.birthDate": ["quasi_identifier", "time", "year", None],
+        "patient.sex": ["quasi_identifier", "nominal", None, None],
+        "wage": ["confidential", None, None, "integer"],
+        "tags": ["identifier", None, None, "any"],
+        "is_new": ["quasi_identifier", "nominal", None, None],
+        "at": ["quasi_identifier", "time", "day", None],
+        "bmi": ["quasi_identifier", "numeric", "0.05", None],
+    }
+    assert document["undeclared"] == "drop"  # `note`, which some records lack
+    assert document["attributes"]["patient.sex"]["from"] == "value.patient.sex"
+
+
+def test_a_parquet_file(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(write_draft(Draft.of(read_sample(str(path), None), "client_id")), encoding="utf-8")
+    assert said(Policy.load(policy).resolved(), "role") == {
+        "client_id": ["identifier"],
+        "age": ["quasi_identifier"],
+        "income": ["confidential"],
+        "blob": ["identifier"],
+        "city": ["quasi_identifier"],
+    }
+    done = run_command("batch", str(policy), "-i", str(path), "-o", str(tmp_path / "out.parquet"))
+    assert (done.returncode, pq.read_table(tmp_path / "out.parquet").num_rows) == (0, 300)
+
+
+def test_adult_without_an_edit(tmp_path: Path) -> None:
+    with gzip.open(DATA / "adult.csv.gz", "rt", encoding="utf-8") as file:
+        (tmp_path / "a.csv").write_text("".join(islice(file, 1_001)), encoding="utf-8")
+    document = drafted(tmp_path / "a.csv", "every_record")
+    sensitive = [name for name, one in document["attributes"].items() if one["role"] == "confidential"]
+    assert sensitive == ["capital-gain", "capital-loss", "salary-class"]
+    assert document["missing_values"] == ["", "?"]
+
+
+def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_path: Path) -> None:
+    lines = ["person,grade,fee,level,town"]
+    lines += [f"{i},{i % 40},{i % 25 * 1.5},{['low', 'high'][i % 2]},Town{i % 6}" for i in range(2000)]
+    # One person has all extremes and the rare words, in many rows.
+    lines += ["777,-10,-5,medium,Atlantis", "777,50,40,medium,Atlantis", "777,0,0,medium,NA"] * 4
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    text = write_draft(Draft.of(read_sample(str(path), None), "person"))
+    assert re.findall(r"bounds: \[(.*?)\]", text) == ["-15, 55", "-6, 42"]
+    assert "order: [low, high]" in text
+    assert "order lacks words that fewer than 10 people have, and their 12 rows are refused" in text
+    assert not re.search(r"medium|Atlantis|Town|777", text)
+
+
+def init(path: Path, *more: str, stdin: bytes = b"") -> Ended:
+    return run_command("init", str(path), *more, stdin=stdin)
+
+
+def test_without_a_subject_check_asks_who_the_person_is_and_repeats_what_is_open(tmp_path: Path) -> None:
+    path, policy = german(tmp_path / "a.csv"), tmp_path / "policy.yaml"
+    assert init(path, "-o", str(policy)).returncode == 0
+    text = policy.read_text(encoding="utf-8")
+    assert f"{DECIDE}say who the person is" in text
+    assert "#   --subject Patientennr (600 different in 600 rows)" in text
+    done = run_command("check", str(policy))
+    assert (done.returncode, b"no subject: say who the person is" in done.stderr) == (2, True)
+    policy.write_text(text.replace("# subject: every_record", "subject: every_record"), encoding="utf-8")
+    done = run_command("check", str(policy))
+    assert (done.returncode, b"decide, and remove the mark: Diagnose: may each value" in done.stderr) == (0, True)
+    before = policy.read_bytes()
+    done = init(path, "-o", str(policy))
+    assert (done.returncode, policy.read_bytes()) == (2, before)
+    assert f"{policy}: exists, and may hold decisions; give a new file, or remove it".encode() in done.stderr
+    done = init(path, "--subject", "Patientenr")
+    assert (done.returncode, b"did you mean Patientennr" in done.stderr) == (2, True)
+
+
+def test_answers_line_by_line(tmp_path: Path) -> None:
+    path, policy = german(tmp_path / "a.csv"), tmp_path / "policy.yaml"
+    answers = b"nobody\n1\nd\n\n1\n7\n50\n"  # the person, Diagnose, Zufriedenheit, a wrong k and k, delta
+    assert init(path, "--interactive", "-o", str(policy), stdin=answers).returncode == 0
+    resolved = Policy.load(policy).resolved()
+    assert resolved["attributes"]["Patientennr"]["subject"] is True
+    assert resolved["attributes"]["Diagnose"]["role"] == "identifier"
+    assert (resolved["privacy"]["k"], resolved["stream"]["delta"]) == (7, 50)
+    confirmed = init(path, "--interactive", stdin=b"every_record\n\n").stdout.decode()
+    silent = init(path, "--interactive").stdout.decode()
+    assert [f"{DECIDE}Diagnose" in text for text in (confirmed, silent)] == [False, True]
+    assert ["\nsubject: every_record" in text for text in (confirmed, silent)] == [True, False]
+
+
+def test_what_no_policy_can_declare_or_publish_is_dropped_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records = [{"a": {"b.c": 1, "d": i % 5, "7": 2}, "memo": "x" * (1 + i % 2 * 900)} for i in range(60)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    document = drafted(path, "every_record")
+    assert said(document, "role") == {"a.d": ["quasi_identifier"], "memo": ["identifier"]}
+    assert document["undeclared"] == "drop"
+    text = init(path).stdout.decode()
+    assert "# 2 fields are dropped: no path leads to names with dots or of digits in objects" in text
+    path.write_text("".join(json.dumps({"name": str(i)}) + "\n" for i in range(60)), encoding="utf-8")
+    assert f"{DECIDE}no field is left to make alike" in init(path).stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty; give at least a header"),
+        (b"a,b\n", "has no rows; give a sample with records"),
+        (b"1,2\n3,4\n", "line 1: looks like a record; add a first line with the names of the columns"),
+        (b"a,b,\n1,2,\n", "line 1: the header ends with a delimiter; remove it from all lines"),
+        (b"a,,c\n1,2,3\n", "line 1: column 2 has no name; add one"),
+        (b"a,b,a\n1,2,3\n", "line 1: columns 1 and 3 have one name; rename one of them"),
+        (b"sep=;\na;b\n1;2\n", "the header is in line 2, and must be in line 1; remove the lines before it"),
+        (b"Report\nof May\na,b\n1,2\n3,4\n", "the header is in line 3, and must be in line 1"),
+        (b'a,b\n1,"' + b"x" * 140_000, "a cell of more than 131,072 characters, as one is that is never closed"),
+        (b"\x1f\x8b\x08", "no text: the file is compressed or binary"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_with_the_remedy(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    done = init(tmp_path / "a.csv")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert f"a.csv{', ' if message.startswith('line') else ': '}{message}" in done.stderr.decode()
