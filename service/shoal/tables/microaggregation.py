@@ -71,9 +71,9 @@ PARAMETER_RANGES: dict[str, dict[str, tuple[float, float]]] = {
 AUTO = "auto"
 
 
-def default_refinement(algorithm: str) -> str:
+def default_refinement(algorithm: object) -> str:
     """Return how the partition of an algorithm is refined where nothing is said: a named one runs as it is."""
-    return "descent" if algorithm == AUTO else "none"
+    return "descent" if isinstance(algorithm, str) and algorithm == AUTO else "none"
 
 
 LARGEST_EXPONENT = 400
