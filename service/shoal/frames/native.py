@@ -132,7 +132,7 @@ class NativeFrame:
         """Return a column as one array; nulls if it is ignored and its values are not read."""
         try:
             column = self._frame.get_column(name).to_arrow()
-            is_read = not isinstance(column.type, pa.BaseExtensionType)
+            is_read = not (isinstance(column.type, pa.BaseExtensionType) or pa.types.is_fixed_size_binary(column.type))
             if is_read and not pa.types.is_nested(column.type):
                 column.slice(0, 0).cast(pa.string())  # raises for what has no text
         except Exception:  # noqa: BLE001 - each library has its own, and their texts hold values

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import sys
 from collections.abc import Callable
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,11 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("mixed", changed(age=[1, HIDDEN] * 30), r"table, column 'age': values of several types, .*; convert them"),
     ("nested", changed(visits=[[HIDDEN]] * COUNT), r"table, column 'visits': nested and binary columns are not supp"),
     ("period", changed(seen=pd.period_range("2026-01", periods=COUNT, freq="D")), r"table, column 'seen': values of"),
+    (
+        "objects",
+        pl.from_pandas(records()).with_columns(ward=pl.Series([object()] * COUNT)),
+        "table, column 'ward': val",
+    ),
     ("value", changed(visits=[2.5] * COUNT), r"table, row 1, field visits: not of type integer; .* 60 records are ref"),
     ("null", changed(who=[None, *["p"] * 59]), r"table, row 1, field who: not a valid subject"),
     ("people", changed(who="p"), r"fewer than 3 different subjects"),
@@ -238,6 +245,22 @@ def test_other_objects_and_policies_are_refused(tmp_path: Path) -> None:
     path = policy_of(tmp_path, POLICY)
     made = [anonymize_table(records(), policy).table for policy in (POLICY, path, str(path), Policy.load(path))]
     assert all(made[0].equals(other) for other in made)
+
+
+@pytest.mark.parametrize(
+    ("module", "hidden", "words"),
+    [
+        ("shoal.frames", ["narwhals"], r"narwhals and pyarrow: install shoal\[frames\]"),
+        ("shoal.sklearn", ["sklearn", "sklearn.base"], r"needs scikit-learn: install shoal\[sklearn\]"),
+    ],
+)
+def test_a_missing_extra_is_named(module: str, hidden: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(module)]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in hidden:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=words):
+        import_module(module)
 
 
 def test_nothing_of_the_input_passes_beside_the_published_values() -> None:
