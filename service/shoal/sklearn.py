@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.tables import microaggregate
+from shoal.tables.arguments import is_integer
 
 try:
     from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -71,7 +72,7 @@ class Microaggregator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  #
         return _means(values, self._partition(values))
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> Float64Matrix:
-        fewest = self.k if isinstance(self.k, int) else 1  # else the partition says what is wrong with k
+        fewest = int(self.k) if is_integer(self.k) else 1  # else the partition says what is wrong with k
         values: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=max(fewest, 1), reset=reset)
         return np.ascontiguousarray(values)
 

@@ -93,10 +93,12 @@ class ParquetReader:
             raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
 
 
-def read_arrow(table: pa.Table, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
-    """Open a table in memory, as `ParquetFormat.read` opens a file with these columns."""
+def read_arrow(
+    table: pa.Table, policy: Policy, encoder: RecordEncoder, options: ReadOptions, *, block_size: int = ROWS_PER_GROUP
+) -> RecordSource:
+    """Open a table in memory, as `ParquetFormat.read` opens a file with these columns; a stream needs small blocks."""
     schema = _declared_schema(table.schema, policy, options.name, "data frame")
-    groups = table.select(schema.names).to_batches(ROWS_PER_GROUP)
+    groups = table.select(schema.names).to_batches(block_size)
     return _source_of((_ParquetRows(group, policy, options.name) for group in groups), schema, policy, encoder, options)
 
 

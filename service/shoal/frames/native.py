@@ -130,21 +130,25 @@ class NativeFrame:
 
     def _read(self, name: str, *, is_ignored: bool = False) -> pa.Array:
         """Return a column as one array; nulls if it is ignored and its values are not read."""
+        column = None
         try:
             column = self._frame.get_column(name).to_arrow()
-            is_read = not (isinstance(column.type, pa.BaseExtensionType) or pa.types.is_fixed_size_binary(column.type))
-            if is_read and not pa.types.is_nested(column.type):
+            if not pa.types.is_nested(column.type):
                 column.slice(0, 0).cast(pa.string())  # raises for what has no text
         except Exception:  # noqa: BLE001 - each library has its own, and their texts hold values
-            is_read = False
-        if is_read:
-            return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if is_ignored:
-            return pa.nulls(len(self._frame))
-        raise InputError(
-            f"{NAME}, column '{name}': values of several types, or of a type that is not read; convert them to "
-            "numbers, texts, booleans, dates or timestamps"
-        )
+            column = None
+        if (
+            column is None
+            or isinstance(column.type, pa.BaseExtensionType)
+            or pa.types.is_fixed_size_binary(column.type)
+        ):
+            if is_ignored:
+                return pa.nulls(len(self._frame))
+            raise InputError(
+                f"{NAME}, column '{name}': values of several types, or of a type that is not read; convert them to "
+                "numbers, texts, booleans, dates or timestamps"
+            )
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

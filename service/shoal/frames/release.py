@@ -21,7 +21,8 @@ from shoal.files.batch import encode_unpublished, read_table, report_table
 from shoal.files.pipe import OutputWriter, encode_evidence, process_records, report_stream, summarize_stream
 from shoal.files.run import RunReport, percent
 from shoal.formats import DEFAULT_MAX_BYTES, JsonEncoder, ReadOptions, RecordSource, RefusalCounter
-from shoal.formats.parquet import published_arrow, read_arrow
+from shoal.formats.format import BATCH_SIZE
+from shoal.formats.parquet import ROWS_PER_GROUP, published_arrow, read_arrow
 from shoal.frames.native import NAME, NativeFrame, plain_schema
 from shoal.kernels.jit import compile_if_large
 from shoal.policy import Policy
@@ -177,7 +178,9 @@ def anonymize_table(
         raise InputError(f"{NAME}: has no rows; give at least as many people as privacy.k")
     encoder = JsonEncoder(resolved)
     max_bytes = DEFAULT_MAX_BYTES if resolved.kafka is None else resolved.kafka.max_record_bytes
-    records = read_arrow(source, resolved, encoder, ReadOptions(NAME, max_bytes, with_columns=not stream))
+    size = BATCH_SIZE if stream else ROWS_PER_GROUP
+    options = ReadOptions(NAME, max_bytes, with_columns=not stream)
+    records = read_arrow(source, resolved, encoder, options, block_size=size)
     if stream:
         compile_if_large(len(source), form=resolved.fingerprint)
     outcome = (_release_stream if stream else _release_table)(resolved, encoder, records, started)

@@ -104,6 +104,14 @@ def test_a_stream_of_a_frame_and_of_its_file_give_the_same_bytes(kind: str, tmp_
     assert release.verify().outcome == "holds"
 
 
+def test_a_stream_takes_more_rows_than_a_block() -> None:
+    age = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}
+    policy = {"subject": "every_record", "attributes": {"age": age}, "privacy": {"k": 2}, "stream": {"delta": 3}}
+    release = anonymize_table(pl.DataFrame({"age": [number % 7 for number in range(2_100)]}), policy, stream=True)
+    assert len(release.table) == 2_100
+    assert sorted(offset for one in release.evidence for offset in one["offsets"]) == list(range(2_100))
+
+
 TYPES: dict[str, Any] = {
     "who": {"role": "identifier", "subject": True},
     "size": {"role": "quasi_identifier", "resolution": 1, "bounds": [0, 100]},
