@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shoal.audit import verify
+    from shoal.frames import anonymize_table
     from shoal.policy import Policy
     from shoal.streams import StreamAggregator
     from shoal.tables import microaggregate
 
-__all__ = ["Policy", "StreamAggregator", "microaggregate", "verify"]
+__all__ = ["Policy", "StreamAggregator", "anonymize_table", "microaggregate", "verify"]
 
 if not TYPE_CHECKING:
     _PACKAGES = {
         "Policy": "shoal.policy",
         "StreamAggregator": "shoal.streams",
+        "anonymize_table": "shoal.frames",
         "microaggregate": "shoal.tables",
         "verify": "shoal.audit",
     }

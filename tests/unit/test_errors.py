@@ -43,6 +43,7 @@ SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retria
 SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "unfit_setting", "isinstance", "type"}
 SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app", "_refused_offset"}
 EXCEPTIONS = {
+    ("frames/__init__.py", "ModuleNotFoundError"): "only the name of the module is read",
     ("kernels/compiler.py", "BaseException"): "it is raised again as it is, in the main thread",
     ("policy/document.py", "YAMLError"): "only the line of the mark is read",
     ("policy/schema.py", "ValidationError"): "only its details without inputs and contexts are read",

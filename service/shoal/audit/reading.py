@@ -281,8 +281,10 @@ def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str]
             for number, line in enumerate(file):
                 text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
                 yield text.removesuffix(b"\n")
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise _unreadable(path, error) from None
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+    except (EOFError, lzma.LZMAError, zlib.error):
+        raise _unreadable(path) from None
 
 
 def _open(path: Path) -> BinaryIO:
@@ -290,8 +292,8 @@ def _open(path: Path) -> BinaryIO:
     return cast("BinaryIO", _OPENERS.get(path.suffix.lower(), open)(path, "rb"))
 
 
-def _unreadable(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not a whole file'}")
+def _unreadable(path: Path, reason: str | None = None) -> InputError:
+    return InputError(f"{path}: cannot be read: {reason or 'not a whole file'}")
 
 
 def is_compressed(path: Path) -> bool:
@@ -314,8 +316,10 @@ def line_blocks(path: Path, clustered: Collection[str] = (), *, skip_bom: bool =
                     block[0] = block[0].removeprefix(codecs.BOM_UTF8)
                 is_first = False
                 yield [line.removesuffix(b"\n") for line in block]
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise _unreadable(path, error) from None
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+    except (EOFError, lzma.LZMAError, zlib.error):
+        raise _unreadable(path) from None
 
 
 def json_parts(
@@ -812,8 +816,10 @@ def _text_blocks(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator
                     block[0] = block[0].removeprefix("\ufeff")
                 is_first = False
                 yield block
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise _unreadable(path, error) from None
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from None
+    except (EOFError, lzma.LZMAError, zlib.error):
+        raise _unreadable(path) from None
     except UnicodeError:
         # Undecodable bytes are replaced, so only a missing byte order mark raises.
         raise InputError(

@@ -275,16 +275,21 @@ class Verdict:
             "partial": self.partial,
         }
 
-    def text(self, *, verbose: bool = False) -> str:
+    def __str__(self) -> str:
+        """Return `text`."""
+        return self.text(more="text(verbose=True)")
+
+    def text(self, *, verbose: bool = False, more: str = "-v") -> str:
         """Return the verdict as lines to be printed, with rounded numbers: its worth, warnings, then checks.
 
-        Checks that hold are printed only if ``verbose``, and so are broken ones that have a cause.
+        Checks that hold are printed only if ``verbose``, and so are broken ones that have a cause. ``more`` is what
+        shows them.
         """
         hidden: set[Status] = set() if verbose else {"holds", "broken"} if self.causes else {"holds"}
         broken = [check.name for check in self.checks if check.status == "broken"]
         lines = [self._headline()]
         lines += [f"  cause: {cause.line()}" for cause in self.causes]
-        lines += [f"  broken as well: {', '.join(broken)} (-v shows the cases)"] if "broken" in hidden else []
+        lines += [f"  broken as well: {', '.join(broken)} ({more} shows the cases)"] if "broken" in hidden else []
         lines += [f"  warning: {warning.line()}" for warning in self.warnings]
         lines += [_check_line(check) for check in self.checks if check.status not in hidden]
         lines += [f"  claimed: {statement}" for statement in self.claimed]
@@ -295,7 +300,7 @@ class Verdict:
             lines += [f"  measured: {name} = {_readable(value)}" for name, value in self.measures.items()]
         else:
             number = sum(check.status in hidden for check in self.checks)
-            lines.append(f"  -v shows {counted(number, 'more check')}, the counts and the measures")
+            lines.append(f"  {more} shows {counted(number, 'more check')}, the counts and the measures")
         return "\n".join(lines)
 
     def _headline(self) -> str:

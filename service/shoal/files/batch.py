@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 from shoal.errors import ConfigError, InputError
 from shoal.files.files import AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input, open_source, shown_name
@@ -34,6 +33,7 @@ from shoal.tables import (
     TableRelease,
     check_algorithm,
     check_parameters,
+    default_refinement,
     parameters_of,
 )
 
@@ -76,7 +76,8 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         )
         source = open_source(file, source_format, policy, encoder, files.source, with_columns=True)
         table = TablePipeline(policy, encoder)
-        quarantined, dropped = _read(table, source, file, files.source, policy)
+        with reading_bar(files.source, source.unit, file) as advance:
+            quarantined, dropped = read_table(table, source, shown_name(files.source), policy, advance)
         notice = CompilationNotice(logger("batch"), TABLE_COMPILE_S)
         with notice as compilation, ProgressDisplay("clustering") as display:
             release = background.run(lambda: _release(table, policy, spec, display.tell, keep_order=keep_order))
@@ -84,10 +85,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         if evidence is not None:
             evidence.write(encode_evidence(enumerate(release.clusters()), policy.fingerprint))
         if quarantine is not None:
-            suppressed = ((record, Reason.SUPPRESSED.value) for record in release.suppressed.tolist())
-            invalid = ((record, Reason.INVALID.value) for record in release.quarantined.tolist())
-            references = heapq.merge(suppressed, invalid)
-            quarantine.write(encode_references(Path(files.source).name, references))
+            quarantine.write(encode_unpublished(Path(files.source).name, release))
         if summary is not None:
             contents = release.summary | {
                 "elapsed_s": time.monotonic() - started - compilation.seconds,
@@ -116,35 +114,41 @@ def report_table(policy: Policy, release: TableRelease, quarantined: RefusalCoun
     )
 
 
-def _read(
-    table: TablePipeline, source: RecordSource, file: BinaryIO, path: str, policy: Policy
+def encode_unpublished(topic: str, release: TableRelease) -> bytes:
+    """Return one JSON line for each record that is not published, by its number."""
+    suppressed = ((record, Reason.SUPPRESSED.value) for record in release.suppressed.tolist())
+    invalid = ((record, Reason.INVALID.value) for record in release.quarantined.tolist())
+    return encode_references(topic, heapq.merge(suppressed, invalid))
+
+
+def read_table(
+    table: TablePipeline, source: RecordSource, name: str, policy: Policy, advance: Callable[[int], None]
 ) -> tuple[RefusalCounter, Counter[str]]:
     """Add all records to the table; return which were quarantined, and the dropped messages by reason.
 
-    The whole source is read, so that the InputError of invalid records tells all faults: where the first one is,
-    and how many there are for each field and reason.
+    The whole source is read, so that the InputError of invalid records, which calls it ``name``, tells all faults:
+    where the first one is, and how many there are for each field and reason. ``advance`` is called with the number of
+    records of each block.
     """
-    name = shown_name(path)
     first, refusals, quarantined = "", RefusalCounter(has_names=True), RefusalCounter()
     dropped = Counter[str]()
     block_start = 0
-    with reading_bar(path, source.unit, file) as advance:
-        for block, records in source.blocks:
-            dropped.update(reason for _, reason in block.dropped)
-            for index, reason, faults in source.refused(block, records):
-                if _may_be_left_out(faults, policy):
-                    table.quarantine(block_start + index)
-                    quarantined.add(reason.value, faults)
-                    continue
-                refusals.add(reason.value, faults)
-                first = first or f"{source.unit} {source.line_of(block_start + index)}{faults[0].location}"
-            if not first:
-                for index, fault in table.find_oversized(block):
-                    record = block_start + int(block.index[index])
-                    raise InputError(f"{name}, {source.unit} {source.line_of(record)}, {fault}")
-                table.add(block, block_start)
-            block_start += len(records)
-            advance(len(records))
+    for block, records in source.blocks:
+        dropped.update(reason for _, reason in block.dropped)
+        for index, reason, faults in source.refused(block, records):
+            if _may_be_left_out(faults, policy):
+                table.quarantine(block_start + index)
+                quarantined.add(reason.value, faults)
+                continue
+            refusals.add(reason.value, faults)
+            first = first or f"{source.unit} {source.line_of(block_start + index)}{faults[0].location}"
+        if not first:
+            for index, fault in table.find_oversized(block):
+                record = block_start + int(block.index[index])
+                raise InputError(f"{name}, {source.unit} {source.line_of(record)}, {fault}")
+            table.add(block, block_start)
+        block_start += len(records)
+        advance(len(records))
     if refusals.total:
         text = f"{name}, {first}; correct the record or remove it: a table is released whole or not at all"
         if refusals.total > 1:
@@ -214,7 +218,7 @@ def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[
     """
     if seed < 0:
         raise ConfigError("--seed: must be 0 or more")
-    refine = refine or ("descent" if algorithm == AUTO else "none")
+    refine = refine or default_refinement(algorithm)
     own = {} if algorithm == AUTO else parameters_of(algorithm)
     known = own | {BLOCKS: 1} | ({"time_s": 30.0} if refine in BUDGETED else {})
     read = _read_parameters(algorithm, given, known)

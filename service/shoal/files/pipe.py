@@ -75,9 +75,9 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         refusals = RefusalCounter(has_names=True)
         if records is not None:
             with reading_bar(files.source, records.unit, source if follow is None else None) as advance:
-                process_records(pipeline, records, writer, follow, refusals, advance, compiler)
+                process_records(pipeline, records, writer, follow, refusals, advance, compiler.advance)
         if summary is not None:
-            contents = _summarize(policy, pipeline, time.monotonic() - started)
+            contents = summarize_stream(policy, pipeline, time.monotonic() - started)
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
@@ -106,12 +106,12 @@ def process_records(
     follow: FollowedFile | None,
     refusals: RefusalCounter,
     advance: Callable[[int], None],
-    compiler: KernelCompiler,
+    compile_beside: Callable[[int], None],
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end.
 
     With ``follow``, the source is followed, and records have the time at which they were read. ``advance`` is called
-    with the number of records of each block.
+    with the number of records of each block, ``compile_beside`` with the number of held records before each.
     """
     block_start = 0
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
@@ -130,13 +130,13 @@ def process_records(
             block_start += count
             now_ms = 0 if timer is None else timer.start(offsets.tolist())
             expiry_keys = np.column_stack([np.full_like(offsets, now_ms), offsets])
-            compiler.advance(pipeline.waiting_count)
+            compile_beside(pipeline.waiting_count)
             decisions = pipeline.push(block, expiry_keys) if len(block) else BlockDecisions([], [])
             writer.write(decisions, rejected)
             if timer is not None:
                 timer.stop(decisions)
             advance(count)
-    compiler.advance(pipeline.waiting_count)
+    compile_beside(pipeline.waiting_count)
     writer.write(pipeline.flush())
 
 
@@ -217,7 +217,7 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
         )
 
 
-def _summarize(policy: Policy, pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
+def summarize_stream(policy: Policy, pipeline: PartitionPipeline, elapsed_s: float) -> dict[str, Any]:
     """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
     summary = pipeline.summary
     totals = summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)

@@ -41,7 +41,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None, most: int
         writer = OutputWriter(encoder, None, None, None, "", release_strategy(policy))
         refusals = RefusalCounter(has_names=True)
         with KernelCompiler(policy, log) as compiler, reading_bar(source, opened.unit, file) as advance:
-            process_records(pipeline, records, writer, None, refusals, advance, compiler)
+            process_records(pipeline, records, writer, None, refusals, advance, compiler.advance)
         return report_stream(policy, pipeline, refusals)
 
 

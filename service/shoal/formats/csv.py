@@ -369,7 +369,7 @@ class CsvReader:
         has_backslashes = dialect.escape == "backslash"
         self._backslashes = _BackslashConverter(dialect.quote, dialect.delimiter) if has_backslashes else None
         self._reader = csv.reader(self._lines(), **dialect.reader_options)
-        require_columns(policy, name, "CSV")
+        require_columns(policy, name, "CSV file")
         header = self._read_header(name, dialect.encoding)
         self._first_line = self._reader.line_num + 1
         if not header and self._has_bare_returns:

@@ -252,9 +252,9 @@ def read_batches(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Seque
         pending_blanks += len(part) - len(items)
 
 
-def require_columns(policy: Policy, name: str, format_name: str) -> None:
-    """Require that every attribute can be a column of a table in the format ``format_name``; else InputError."""
-    no_file_has = f"which no {format_name} file has; give messages as JSON lines"
+def require_columns(policy: Policy, name: str, what: str) -> None:
+    """Require that every attribute can be a column of ``what``, such as a CSV file; else InputError."""
+    no_file_has = f"which no {what} has; give messages as JSON lines"
     for attribute in policy.envelope_attributes:
         raise InputError(
             f"{name}: attributes.{attribute.name} is read from {attribute.source}, {no_file_has} with key, headers, "

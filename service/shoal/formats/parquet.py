@@ -53,13 +53,8 @@ class ParquetFormat(Format):
 
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
-        name, max_bytes, with_columns = options
-        decoder = JsonDecoder(
-            policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns, refuses_headers=False
-        )
-        reader = ParquetReader(stream, policy, name=name)
-        blocks = (block for rows in reader for block in rows.decode(decoder, max_bytes))
-        return RecordSource(blocks, decoder.explain, unit="row", schema=reader.schema)
+        reader = ParquetReader(stream, policy, name=options.name)
+        return _source_of(reader, reader.schema, policy, encoder, options)
 
     def encoder(self, policy: Policy) -> ParquetEncoder:
         """Return an encoder of published rows."""
@@ -88,14 +83,8 @@ class ParquetReader:
         except (pa.ArrowException, OSError):
             raise InputError(f"{name}: not a valid Parquet file") from None
         self._policy, self._name = policy, name
-        schema = self._file.schema_arrow
-        _check_columns(schema.names, policy, name)
-        self.schema = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
-        declared = {attribute.name for attribute in policy.attributes}
-        self._columns = [*self.schema.names, *(name for name in policy.skip if name not in declared)]
-        for attribute in policy.attributes:
-            if not _is_ignored(attribute):
-                _check_type(attribute, self.schema.field(attribute.name).type, name)
+        self.schema = _declared_schema(self._file.schema_arrow, policy, name, "Parquet file")
+        self._columns = [*self.schema.names, *(name for name in policy.skip if name not in self.schema.names)]
 
     def __iter__(self) -> Iterator[_ParquetRows]:
         try:
@@ -103,6 +92,27 @@ class ParquetReader:
                 yield _ParquetRows(group, self._policy, self._name)
         except (pa.ArrowException, OSError):
             raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
+
+
+def read_arrow(
+    table: pa.Table, policy: Policy, encoder: RecordEncoder, options: ReadOptions, *, block_size: int = ROWS_PER_GROUP
+) -> RecordSource:
+    """Open a table in memory, as `ParquetFormat.read` opens a file with these columns; a stream needs small blocks."""
+    schema = _declared_schema(table.schema, policy, options.name, "data frame")
+    groups = table.select(schema.names).to_batches(block_size)
+    return _source_of((_ParquetRows(group, policy, options.name) for group in groups), schema, policy, encoder, options)
+
+
+def _source_of(
+    groups: Iterable[_ParquetRows], schema: pa.Schema, policy: Policy, encoder: RecordEncoder, options: ReadOptions
+) -> RecordSource:
+    """Return groups of rows as blocks of records."""
+    max_bytes = options.max_bytes
+    decoder = JsonDecoder(
+        policy, encoder=encoder, max_bytes=max_bytes, with_columns=options.with_columns, refuses_headers=False
+    )
+    blocks = (block for rows in groups for block in rows.decode(decoder, max_bytes))
+    return RecordSource(blocks, decoder.explain, unit="row", schema=schema)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -214,19 +224,34 @@ def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | No
     Types are those of the input if they can hold every published value, else of the policy. InputError if a field
     without a type has values of several.
     """
-    attributes = {column_name(attribute): attribute for attribute in policy.published}
-    declared = {name: _published_type(attribute, schema) for name, attribute in attributes.items()}
-    inferred = _infer_types(rows, policy, {name: attributes[name] for name, kind in declared.items() if kind is None})
-    kinds = {name: kind if kind is not None else inferred[name] for name, kind in declared.items()}
+    kinds, tables = _published(rows, policy, schema, is_table=True)
     buffer = _PieceBuffer()
-    with pq.ParquetWriter(buffer, pa.schema(list(kinds.items())), compression="zstd") as writer:
-        for records in _decode_groups(rows, policy):
-            columns = [
-                _column([record[name] for record in records], kind, attributes[name]) for name, kind in kinds.items()
-            ]
-            writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
+    with pq.ParquetWriter(buffer, kinds, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
             yield buffer.take()
     yield buffer.take()
+
+
+def published_arrow(rows: Sequence[bytes], policy: Policy, schema: pa.Schema, *, is_table: bool) -> pa.Table:
+    """Return published rows in memory, with the types that `encode_parquet` gives them; also those of a stream."""
+    kinds, tables = _published(rows, policy, schema, is_table=is_table)
+    return pa.concat_tables([kinds.empty_table(), *tables])
+
+
+def _published(
+    rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None, *, is_table: bool
+) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Return types and columns of published rows, group after group."""
+    attributes = {column_name(attribute): attribute for attribute in policy.published}
+    declared = {name: _published_type(one, schema, is_table=is_table) for name, one in attributes.items()}
+    inferred = _infer_types(rows, policy, {name: attributes[name] for name, kind in declared.items() if kind is None})
+    kinds = pa.schema([(name, kind if kind is not None else inferred[name]) for name, kind in declared.items()])
+
+    def columns(records: list[dict[str, Any]]) -> list[pa.Array]:
+        return [_column([record[one.name] for record in records], one.type, attributes[one.name]) for one in kinds]
+
+    return kinds, (pa.Table.from_arrays(columns(part), schema=kinds) for part in _decode_groups(rows, policy))
 
 
 class _Messages(Sequence[bytes]):
@@ -388,9 +413,19 @@ def _split(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
+def _declared_schema(schema: pa.Schema, policy: Policy, name: str, what: str) -> pa.Schema:
+    """Return the fields of the declared columns, in the order of the policy; InputError if they do not fit it."""
+    _check_columns(schema.names, policy, name, what)
+    declared = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
+    for attribute in policy.attributes:
+        if not _is_ignored(attribute):
+            _check_type(attribute, declared.field(attribute.name).type, name)
+    return declared
+
+
+def _check_columns(found: Sequence[str], policy: Policy, name: str, what: str) -> None:
     declared = [attribute.name for attribute in policy.attributes]
-    require_columns(policy, name, "Parquet")
+    require_columns(policy, name, what)
     for column in (*declared, *policy.skip):
         if found.count(column) != 1:
             raise InputError(f"{name}: column '{column}' is missing or occurs twice; correct the file or the policy")
@@ -428,7 +463,7 @@ def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
     return f"a {attribute.role.value} {need.words}{cast or need.remedy}"
 
 
-def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataType | None:
+def _published_type(attribute: Attribute, schema: pa.Schema | None, *, is_table: bool) -> pa.DataType | None:
     """Return the type of a column of the output, or None if it depends on the values."""
     source = None if schema is None or attribute.name not in schema.names else schema.field(attribute.name).type
     if attribute.role is not Role.QUASI_IDENTIFIER:
@@ -436,8 +471,11 @@ def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataTy
     types = scale_of(attribute).published_types
     if types is None:
         return _category_type(source)
-    if types == {int} and SCALES[attribute.scale].is_amount:
-        step = attribute.publication_step(table=True)
+    is_amount = SCALES[attribute.scale].is_amount
+    step = attribute.publication_step(table=is_table) if is_amount else Decimal(0)
+    if types == {float} and step and step == step.to_integral_value():
+        types = {int}
+    if types == {int} and is_amount:
         return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
     return {str: pa.string(), int: pa.int64(), float: pa.float64()}[types.pop()] if len(types) == 1 else None
 

@@ -43,7 +43,7 @@ _LINE_ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r"}
 
 @dataclass(frozen=True)
 class Policy:
-    """A resolved policy. `load` and `from_document` check it, so that every instance is valid.
+    """A resolved policy. `load`, `from_document` and `from_mapping` check it, so that every instance is valid.
 
     Attributes
     ----------
@@ -156,6 +156,16 @@ class Policy:
             Lists every fault.
         """
         return cls._checked(document, [], {}, source)
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any], source: str = "policy") -> Self:
+        """Check and resolve the content of a policy file, given as plain values; errors as of `from_document`."""
+        try:
+            tree = json.loads(json.dumps(dict(content)))
+        except (TypeError, ValueError):
+            raise PolicyError([Fault((), "must be of mappings, lists, texts, numbers and booleans")], source) from None
+        document, misfits = validate(Document, tree)
+        return cls._checked(document, [Fault(path, text) for path, text in misfits], {}, source)
 
     @classmethod
     def _checked(

@@ -69,6 +69,13 @@ PARAMETER_RANGES: dict[str, dict[str, tuple[float, float]]] = {
 
 
 AUTO = "auto"
+
+
+def default_refinement(algorithm: object) -> str:
+    """Return how the partition of an algorithm is refined where nothing is said: a named one runs as it is."""
+    return "descent" if isinstance(algorithm, str) and algorithm == AUTO else "none"
+
+
 LARGEST_EXPONENT = 400
 """Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
 
@@ -102,8 +109,8 @@ def check_parameters(name: str, given: Mapping[str, Parameter]) -> None:
 def microaggregate(
     values: ArrayLike,
     k: int = 10,
-    algorithm: str = "mdav",
-    refine: str = "none",
+    algorithm: str = "auto",
+    refine: str | None = None,
     seed: int = 0,
     *,
     parameters: Mapping[str, Parameter] | None = None,
@@ -127,9 +134,10 @@ def microaggregate(
     algorithm : str
         ``auto``, or a name of `shoal.tables.ALGORITHMS`. With t-closeness also ``strict`` or ``steered``:
         they are run once per confidential attribute, and the partition that loses least is kept.
-    refine : str
+    refine : str, optional
         How the partition is changed to lose less: ``none``, ``descent``, ``anneal`` or ``exact``. The last needs the
-        extra ``exact``, k of 2 or 3 and at most 6,000 records; with one attribute it needs none of these.
+        extra ``exact``, k of 2 or 3 and at most 6,000 records; with one attribute it needs none of these. By default
+        ``descent`` after ``auto``, and ``none`` after a named algorithm.
     seed : int
         Seed of all random choices, 0 or more; the same seed gives the same labels.
     parameters : mapping of str to number or str, optional
@@ -180,6 +188,7 @@ def microaggregate(
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
     table = _checked_values(values)
+    refine = default_refinement(algorithm) if refine is None else refine
     faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints, progress)
     is_protected = any(one is not None for one in (l, max_value_share, t, reference))
     if is_protected or confidential is not None:
