@@ -17,6 +17,7 @@ __all__ = [
     "Panel",
     "Section",
     "Table",
+    "beside",
     "claim",
     "columns_of",
     "grid",
@@ -108,3 +109,10 @@ def claim(said: str, holds: bool, found: str) -> tuple[str, str, str]:  # noqa: 
 def progress(line: str) -> None:
     """Print a line of progress."""
     print(f"papers: {line}", file=sys.stderr, flush=True)
+
+
+def beside(printed: float, ours: list[float]) -> str:
+    """Return a printed number beside the range of draws, and whether it lies outside of it."""
+    low, high = round(min(ours), 2), round(max(ours), 2)
+    outside = "" if low <= printed <= high else " (outside)"
+    return f"{printed:.2f} / {low:.2f} to {high:.2f}{outside}"

@@ -9,7 +9,7 @@ import numpy as np
 from shoal import microaggregate
 from shoal.tables import refined
 
-from papers.common import Section, Table, grid, progress, standardised, zscores
+from papers.common import Section, Table, beside, grid, progress, standardised, zscores
 from papers.embedded import genetic_lines
 
 __all__ = ["PUBLISHED", "SCATTERED", "Printed", "macrogroups", "scattered_rows", "scattered_tables", "section"]
@@ -112,7 +112,7 @@ def scattered_rows(draws: int = DRAWS) -> list[list[str]]:
         losses = []
         for steps in (1, 2):
             progress(f"genetic, scattered, K = {size}, {steps} step{'s' if steps > 1 else ''}")
-            losses.append(_range([_loss(values, size, steps) for values in tables]))
+            losses.append([_loss(values, size, steps) for values in tables])
         one, two = ({pair[step] for pair in groups} for step in (0, 1))
         made.append(
             [
@@ -120,9 +120,9 @@ def scattered_rows(draws: int = DRAWS) -> list[list[str]]:
                 str(size),
                 f"{SCATTERED_MDAV} / {plain}",
                 f"{printed.groups_one} / {' or '.join(map(str, sorted(one)))}",
-                f"{printed.one} / {losses[0]}",
+                beside(printed.one, losses[0]),
                 f"{printed.groups_two} / {' or '.join(map(str, sorted(two)))}",
-                f"{printed.two} / {losses[1]}",
+                beside(printed.two, losses[1]),
                 descended,
             ]
         )

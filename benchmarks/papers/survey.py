@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from shoal.tables import refined
 
-from papers.common import Section, Table, grid, progress, standardised, zscores
+from papers.common import Section, Table, beside, grid, progress, standardised, zscores
 
 __all__ = ["PUBLISHED", "cell", "rows", "section"]
 
@@ -90,7 +90,7 @@ def scattered() -> list[list[str]]:
         cells = []
         for printed, k in zip(SCATTERED[method], SIZES, strict=True):
             losses = [_loss(table, method, k, 0.2) for table in tables]
-            cells.append(f"{printed:.2f} / {min(losses):.2f} to {max(losses):.2f}")
+            cells.append(beside(printed, losses))
         made.append([title, *cells])
     return made
 
