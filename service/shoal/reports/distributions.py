@@ -63,9 +63,14 @@ def correlations(judged: JudgedRelease) -> dict[str, Any] | None:
     if len(places) < 2 or len(np.unique(judged.originals.subjects[usable])) < MIN_PEOPLE:  # noqa: PLR2004
         return None
     after = np.array([_numbers(judged.published[place], _texts(judged, place)) for place in places])
-    matrices = _correlation(judged.originals.values[usable][:, places].T), _correlation(after)
+    before, released = _correlation(judged.originals.values[usable][:, places].T), _correlation(after)
+    change = [[_difference(*pair) for pair in zip(*rows, strict=True)] for rows in zip(before, released, strict=True)]
     names = [judged.published[place].attribute.name for place in places]
-    return {"names": names, "before": matrices[0], "after": matrices[1]}
+    return {"names": names, "before": before, "after": released, "change": change}
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else round(after - before, 2)
 
 
 def _cells(
@@ -98,8 +103,12 @@ def _bins(
             rows[np.searchsorted(edges, number, side="right")] += count
     codes = np.searchsorted(edges, values, side="right").astype(np.int64)
     labels = [_edge_text(one.attribute, edge) for edge in edges]
+    is_single = one.attribute.integer and len(edges) > 1 and edges[1] - edges[0] == 1
     merged = merge_neighbours(cells_of(codes, people, rows), k)
-    return [(_range_text(labels, first, last), cell) for first, last, cell in merged]
+    return [
+        (labels[first - 1] if is_single and 0 < first == last < len(edges) else _range_text(labels, first, last), cell)
+        for first, last, cell in merged
+    ]
 
 
 def bin_edges(

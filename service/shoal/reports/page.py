@@ -110,10 +110,14 @@ def _risk(risk: Report) -> Iterator[str]:
     unit, before = risk["journalist_unit"], risk["unique_before_share"]
     unique = risk["unique_before"] if before is None else f"{risk['unique_before']} ({_percent(before)})"
     rows = [
-        ("prosecutor: knows that a person is in a cluster; the smallest", "", _percent(risk["prosecutor_largest"])),
-        ("prosecutor: mean of all records", "", _percent(risk["prosecutor_mean"])),
-        (f"journalist: finds the equal rows; fewest {unit}", "", _percent(risk["journalist_largest"])),
-        ("marketer: share of right links", _percent(risk["marketer_before"]), _percent(risk["marketer"])),
+        ("prosecutor, who knows that a person is in a cluster: largest risk", "", _percent(risk["prosecutor_largest"])),
+        ("the same: mean of all records", "", _percent(risk["prosecutor_mean"])),
+        (f"journalist, who finds all equal rows: largest risk, by {unit}", "", _percent(risk["journalist_largest"])),
+        (
+            "marketer, who links all records: share of right links",
+            _percent(risk["marketer_before"]),
+            _percent(risk["marketer"]),
+        ),
         ("records that are unique in their quasi-identifiers", unique, risk["unique_after"]),
     ]
     for name, value in risk["single_value"].items():
@@ -144,8 +148,7 @@ def _attributes(attributes: Sequence[Report]) -> Iterator[str]:
 def _correlations(found: Report | None) -> Iterator[str]:
     if found is None:
         return
-    pairs = zip(found["before"], found["after"], strict=True)
-    change = [[_difference(*values) for values in zip(*rows, strict=True)] for rows in pairs]
+    change = found["change"]
     yield "<h3>Correlations of numbers and times: release less original</h3>"
     yield heat_map("Change of correlations", found["names"], change)
     rows = [
@@ -155,10 +158,6 @@ def _correlations(found: Report | None) -> Iterator[str]:
         if i < j
     ]
     yield _table(("pair", "original", "release", "change"), rows)
-
-
-def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else round(after - before, 2)
 
 
 def _judge(judge: Report) -> Iterator[str]:

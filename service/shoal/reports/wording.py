@@ -86,7 +86,7 @@ def _fate(policy: Policy, one: Attribute) -> str:
 def _of_cluster(one: Attribute) -> str:
     match one.scale:
         case Scale.NUMERIC:
-            bounds = "" if one.bounds is None else f", within {one.bounds[0]:g} and {one.bounds[1]:g}"
+            bounds = "" if one.bounds is None else f", from {one.bounds[0]:g} to {one.bounds[1]:g}"
             step = one.resolution
             return f"the mean of its cluster{'' if not step else f' in steps of {step}'}{bounds}"
         case Scale.TIME:

@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.audit import judge
+from shoal.audit.scales import published_values
 from shoal.cli.command_line import main
 from shoal.policy import Policy
 from shoal.reports import html_of, report_of
 from shoal.reports.cells import Cell, cells_of, coarse, in_words, merge_neighbours, merge_rare, share, without_counts
+from shoal.reports.distributions import _bins
 
 POLICY = """
 attributes:
@@ -167,14 +169,17 @@ def cells(values: tuple[int, ...], most: int) -> list[Cell]:
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_no_table_can_be_reconstructed_as_far_as_a_single_person(k: int) -> None:
+def test_no_table_can_be_reconstructed_as_far_as_a_single_person(k: int, folder: Path) -> None:
     """Of all small tables that give one report, some disagree on each count of a value that 1 to k - 1 people have."""
     most, n = 5, 2 * k + 1
+    (age, _) = published_values(Policy.load(folder / "policy.yaml"), "csv", table=True, has_table_grids=True)
     by_report: dict[str, list[Counter[int]]] = defaultdict(list)
     for values in combinations_with_replacement(range(most), n):
         own = cells(values, most)
         ordered = [(first, last, coarse(cell.before, k)) for first, last, cell in merge_neighbours(own, k)]
         by_report[f"ranks {ordered}"].append(Counter(values))
+        bins = _bins(age, np.array(values, np.float64), np.arange(n), Counter(), k)
+        by_report[f"bins {[(label, coarse(cell.before, k)) for label, cell in bins]}"].append(Counter(values))
         named = [(str(place), cell) for place, cell in enumerate(own) if cell.before]
         rare = [(name, coarse(cell.before, k)) for name, cell in merge_rare(named, k, 15)]
         by_report[f"names {sorted(rare, key=str)}"].append(Counter(values))
