@@ -23,9 +23,9 @@ h3{font-size:1rem;margin:1.2rem 0 .2rem}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.25rem .7rem .25rem 0;border-bottom:1px solid var(--line);
-overflow-wrap:anywhere}
+overflow-wrap:break-word}
 td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-svg{max-width:100%;height:auto;display:block}
+svg{max-width:100%;min-width:30rem;height:auto;display:block}
 .label{fill:var(--ink);font-size:13px}.small{fill:var(--faint);font-size:11px}
 .before{fill:var(--paper);stroke:var(--before);stroke-width:1.5}.after,.heat{fill:var(--after)}
 @media print{:root{--ink:#000;--paper:#fff;--faint:#444;--line:#999;--before:#777;--after:#333}
@@ -98,7 +98,7 @@ def _clusters(clusters: Report, k: int) -> Iterator[str]:
     elif clusters["sizes"]:
         numbers = [one["clusters"] if isinstance(one["clusters"], int) else 0 for one in clusters["sizes"]]
         labels = [f"{one['people']} people" for one in clusters["sizes"]]
-        yield bars("Clusters by number of people", labels, [("after", "clusters", numbers)], "clusters")
+        yield _drawing(bars("Clusters by number of people", labels, [("after", "clusters", numbers)], "clusters"))
         yield _note(f"The length is the number of clusters. Promised: at least {k} people.")
     if clusters["reached"]:
         rows = ((_REACHED[one["name"]], one["promised"], one["reached"], one["status"]) for one in clusters["reached"])
@@ -142,7 +142,7 @@ def _attributes(attributes: Sequence[Report]) -> Iterator[str]:
             (style, name, [float(cell[style]) if isinstance(cell[style], int) else 0.0 for cell in cells])
             for style, name in (("before", "original"), ("after", "release"))
         ]
-        yield bars(f"{one['name']} before and after", [cell["label"] for cell in cells], series, "records")
+        yield _drawing(bars(f"{one['name']} before and after", [cell["label"] for cell in cells], series, "records"))
 
 
 def _correlations(found: Report | None) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _correlations(found: Report | None) -> Iterator[str]:
         return
     change = found["change"]
     yield "<h3>Correlations of numbers and times: release less original</h3>"
-    yield heat_map("Change of correlations", found["names"], change)
+    yield _drawing(heat_map("Change of correlations", found["names"], change))
     rows = [
         (f"{first} and {second}", found["before"][i][j], found["after"][i][j], change[i][j])
         for i, first in enumerate(found["names"])
@@ -207,6 +207,10 @@ def _p(text: str) -> str:
 
 def _note(text: str) -> str:
     return f'<p class="note">{_e(text)}</p>'
+
+
+def _drawing(svg: str) -> str:
+    return f'<div class="wide">{svg}</div>'
 
 
 def _list(texts: Iterable[str]) -> str:
