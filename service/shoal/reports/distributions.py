@@ -70,7 +70,7 @@ def correlations(judged: JudgedRelease) -> dict[str, Any] | None:
 
 
 def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else round(after - before, 2)
+    return None if before is None or after is None else round(after - before, 2) + 0.0  # no minus zero
 
 
 def _cells(
@@ -208,6 +208,6 @@ def _correlation(columns: npt.NDArray[np.float64]) -> list[list[float | None]]:
         for second in columns:
             known = ~np.isnan(first) & ~np.isnan(second)
             has_spread = np.count_nonzero(known) >= MIN_PEOPLE and np.ptp(first[known]) and np.ptp(second[known])
-            row.append(round(float(np.corrcoef(first[known], second[known])[0, 1]), 2) if has_spread else None)
+            row.append(round(float(np.corrcoef(first[known], second[known])[0, 1]), 2) + 0.0 if has_spread else None)
         found.append(row)
     return found
