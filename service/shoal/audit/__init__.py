@@ -14,6 +14,6 @@ an operator hides in what he publishes (ADR 20).
 """
 
 from shoal.audit.verdict import Check, Verdict
-from shoal.audit.verify import verify
+from shoal.audit.verify import JudgedRelease, judge, verify
 
-__all__ = ["Check", "Verdict", "verify"]
+__all__ = ["Check", "JudgedRelease", "Verdict", "judge", "verify"]

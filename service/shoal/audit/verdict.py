@@ -171,12 +171,12 @@ class Worth:
     l: float | None = None  # noqa: E741 - the name of the field
     t: float | None = None
 
-    def parts(self, reached: Mapping[str, float | None]) -> list[str]:
-        """Return what a person reads; ``reached``: the worst figures of the checks."""
+    def parts(self, reached: Mapping[str, float | None], show: Callable[[int], str] = str) -> list[str]:
+        """Return what a person reads; ``reached``: the worst figures of the checks; ``show``: writes other counts."""
         k = "unknown" if self.k is None else str(self.k)
-        people = "" if self.people is None else f", of {counted(self.people, 'person', 'people')}"
+        people = "" if self.people is None else f", of {counted(self.people, 'person', 'people', show)}"
         found = [f"k is {k}, promised {self.k_promised}"]
-        found.append(f"{self.rows} of {counted(self.records, 'record')} released{people}")
+        found.append(f"{self.rows} of {counted(self.records, 'record', show=show)} released{people}")
         if self.left_out is not None:
             found.append(f"{percent(self.left_out)} suppressed or refused")
         if self.mean_loss is not None and self.worst_loss is not None:
@@ -287,7 +287,7 @@ class Verdict:
         """
         hidden: set[Status] = set() if verbose else {"holds", "broken"} if self.causes else {"holds"}
         broken = [check.name for check in self.checks if check.status == "broken"]
-        lines = [self._headline()]
+        lines = [self.headline()]
         lines += [f"  cause: {cause.line()}" for cause in self.causes]
         lines += [f"  broken as well: {', '.join(broken)} ({more} shows the cases)"] if "broken" in hidden else []
         lines += [f"  warning: {warning.line()}" for warning in self.warnings]
@@ -303,21 +303,25 @@ class Verdict:
             lines.append(f"  {more} shows {counted(number, 'more check')}, the counts and the measures")
         return "\n".join(lines)
 
-    def _headline(self) -> str:
-        """Return in one sentence the outcome, what the release is worth, and how many checks hold."""
+    def headline(self, show: Callable[[int], str] = str) -> str:
+        """Return in one sentence the outcome, what the release is worth, and how many checks hold.
+
+        ``show`` writes the counts of records and people that the released rows do not show.
+        """
         statuses = [check.status for check in self.checks]
-        parts = [] if self.worth is None else self.worth.parts({check.name: check.worst for check in self.checks})
+        parts = [] if self.worth is None else self.worth.parts({check.name: check.worst for check in self.checks}, show)
         examined = len(statuses) - statuses.count("not examined")
         parts.append(f"{statuses.count('holds')} of {counted(examined, 'check')} hold")
-        parts += [f"{self.counts[name]} {name}" for name in ("claimed", "held") if self.counts.get(name)]
+        parts += [f"{show(number)} {name}" for name in ("claimed", "held") if (number := self.counts.get(name))]
         if self.warnings:
             parts.append(counted(len(self.warnings), "warning"))
         return f"{self.outcome}{' (a part)' if self.partial else ''}: {'; '.join(parts)}"
 
 
-def counted(count: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun, in the singular for 1."""
-    return f"{count} {noun}" if count == 1 else f"{count} {nouns or f'{noun}s'}"
+def counted(count: int, noun: str, nouns: str = "", show: Callable[[int], str] = str) -> str:
+    """Return a number, as ``show`` writes it, with its noun; 1 with the singular."""
+    shown = show(count)
+    return f"{shown} {noun}" if shown == "1" else f"{shown} {nouns or f'{noun}s'}"
 
 
 def percent(share: float) -> str:

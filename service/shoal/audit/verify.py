@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +173,53 @@ def verify(
 
     Cost: O(n log n) time, O(n) memory.
     """
+    return judge(
+        policy,
+        original,
+        released,
+        evidence,
+        summary,
+        quarantine=quarantine,
+        table=table,
+        form=form,
+        released_form=released_form,
+        strict=strict,
+        partial=partial,
+        is_export=is_export,
+        input_topic=input_topic,
+    ).verdict
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRelease:
+    """A verdict with what it was made of, for a report; clusters and losses are None where they are not known."""
+
+    verdict: Verdict
+    originals: Originals
+    release: ReleasedRows
+    published: Sequence[PublishedValues]
+    clusters: RecomputedClusters | None
+    losses: Losses | None
+    summary: Summary | None
+
+
+def judge(
+    policy: Policy,
+    original: str | Path,
+    released: str | Path,
+    evidence: str | Path | None = None,
+    summary: str | Path | Summary | None = None,
+    *,
+    quarantine: str | Path | None = None,
+    table: bool | None = None,
+    form: Form | None = None,
+    released_form: Form | None = None,
+    strict: bool = False,
+    partial: bool = False,
+    is_export: bool | None = None,
+    input_topic: str | None = None,
+) -> JudgedRelease:
+    """Do what `verify` does, and return with the verdict what was read and recomputed."""
     source = InputFile.of(original, policy.csv, form)
     target = InputFile.of(released, policy.csv_output, released_form or form)
     require_known_input(policy, input_topic)
@@ -200,7 +247,8 @@ def verify(
     if verdict.outcome == "broken" and not len(release) and originals.is_export and is_export is None:
         # `shoal pipe` may have refused each of these lines, if the policy reads other records.
         raise _unclear_numbers(target)
-    return _add_lines(verdict, original=source, released=target)
+    verdict = _add_lines(verdict, original=source, released=target)
+    return JudgedRelease(verdict, originals, release, shown, audit.clusters, audit.losses, stated.summary_fields)
 
 
 def _read_originals(
@@ -254,7 +302,7 @@ class _Audit:
         self._policy, self._originals, self._release, self._published = policy, originals, release, published
         self._scope, self._stated, self.limits = scope, stated, AdmissionLimits.of(policy, originals)
         self._is_inferred = stated.evidence_clusters is None and len(release) > 0
-        self._clusters: RecomputedClusters | None = None
+        self.clusters: RecomputedClusters | None = None
         self._accounts: Accounts | None = None
         self._references: AuditedReferences | None = None
         self._reasons: Mapping[int, str] | None = None
@@ -265,7 +313,7 @@ class _Audit:
         self._warnings = [*find_fields(policy, originals)]
         self._warnings += [found for unchanged in self._unchanged for found in unchanged.warnings()]
         self._warnings += [found for fields in self._joint for found in fields.warnings()]
-        self._losses: Losses | None = None
+        self.losses: Losses | None = None
         self._claimed: Counter[str] = Counter()
         self._undecided: list[str] = []
 
@@ -330,7 +378,7 @@ class _Audit:
             self._check_inferred()
         else:
             self._check_rows(clusters or [])
-        if self._clusters is None:
+        if self.clusters is None:
             self._checks += check_values_of_rows(self._policy, self._originals, self._release, self._scope)
 
     def _check_inferred(self) -> None:
@@ -344,7 +392,7 @@ class _Audit:
             # A failed check may be the fault of the inference, so it is not reported. If all checks pass, the inferred
             # clusters explain the release, and the checks stand.
             del self._checks[before:]
-            self._clusters = None
+            self.clusters = None
             self._undecided.append(inferred.doubt)
 
     def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> None:
@@ -355,7 +403,7 @@ class _Audit:
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
         found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self.limits)
-        self._clusters = found
+        self.clusters = found
         self._checks += found.checks
         if self._policy.per_subject is not None:
             self._checks.append(check_per_subject(self._policy.per_subject, self._originals, found.clusters))
@@ -369,29 +417,29 @@ class _Audit:
     def _check_references(self) -> None:
         if self._stated.references is None:
             return
-        found = check_references(self._policy, self._originals, self.limits, self._clusters, self._stated.references)
+        found = check_references(self._policy, self._originals, self.limits, self.clusters, self._stated.references)
         self._references, self._reasons = found, found.reasons
         self._checks += [found.valid, found.fitting]
         self._add_counts(found.claimed, found.undecided)
 
     def _account(self) -> None:
         """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
-        if self._clusters is None:
+        if self.clusters is None:
             self._checks += [] if self._scope.is_partial else [unknown_completeness()]
             return
         before = len(self._checks)
         if not self._scope.is_table:
-            self._check_stream(self._clusters)
+            self._check_stream(self.clusters)
         elif not self._scope.is_partial:
             self._accounts = check_unpublished_rows(
-                self._policy, self._originals, self.limits, self._clusters, self._reasons
+                self._policy, self._originals, self.limits, self.clusters, self._reasons
             )
         accounts = self._accounts
         if accounts is not None:
             self._checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]
             self._checks += [] if accounts.population is None else [accounts.population]
             self._add_counts(accounts.claimed, accounts.undecided)
-            self._claim_unended(self._clusters)
+            self._claim_unended(self.clusters)
             if 2 * accounts.held > self._originals.usable:
                 text = f"{counted(accounts.held, 'record')} may still be held, more than half"
                 self._warnings.append(Finding("held", text, "verify again", {"records": accounts.held}))
@@ -482,9 +530,9 @@ class _Audit:
 
     def _looks_like_table(self) -> bool:
         """Whether a file is sorted as a whole, or in the order of its input where the policy allows this to a table."""
-        if self._release.is_export or self._clusters is None or not len(self._release):
+        if self._release.is_export or self.clusters is None or not len(self._release):
             return False
-        parts, clusters = self._release.by_partition.values(), self._clusters.clusters
+        parts, clusters = self._release.by_partition.values(), self.clusters.clusters
         return all(rows.is_sorted for rows in parts) or (
             self._policy.keep_order and all(is_in_input_order(rows, clusters, self._originals) for rows in parts)
         )
@@ -518,13 +566,13 @@ class _Audit:
         self._warnings += [Finding("summary", text) for text in told]
 
     def _counts(self, summary: Summary) -> AuditedCounts:
-        originals, found, records_in = self._originals, self._clusters, read_records(summary)
+        originals, found, records_in = self._originals, self.clusters, read_records(summary)
         is_released = None if found is None else found.is_released
         released_end = 0 if found is None else int(np.flatnonzero(found.is_released).max(initial=-1)) + 1
         referenced_end = max(self._reasons or {}, default=-1) + 1
         read_end = len(originals) if originals.is_export else max(referenced_end, released_end)
         losses = measure_losses(summary, originals, found, self._published, self._scope.window)
-        self._losses = losses if _EVERY_LOSS.keys() <= summary.keys() else None
+        self.losses = losses if _EVERY_LOSS.keys() <= summary.keys() else None
         return AuditedCounts(
             records=originals.records,
             reached=originals.records_of(read_end),
@@ -549,9 +597,9 @@ class _Audit:
 
     def _held(self) -> int | None:
         """Return how many records may still be held, with those whose cluster is decided; None if it is not known."""
-        if self._accounts is None or self._clusters is None:
+        if self._accounts is None or self.clusters is None:
             return None
-        decided = sum(len(cluster.members) for cluster in self._clusters.clusters)
+        decided = sum(len(cluster.members) for cluster in self.clusters.clusters)
         unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
         return self._accounts.held + unreleased
 
@@ -559,15 +607,15 @@ class _Audit:
 
     def _result(self) -> Verdict:
         policy, originals, accounts = self._policy, self._originals, self._accounts
-        measures = measure_release(policy, originals, self._release, self._clusters, self._unchanged, self._joint)
-        near = count_near_duplicates(policy, originals, self._clusters)
+        measures = measure_release(policy, originals, self._release, self.clusters, self._unchanged, self._joint)
+        near = count_near_duplicates(policy, originals, self.clusters)
         found = [*self._warnings, *([] if near is None else near.warnings())]
-        found += find_other_people(policy, originals, self._clusters)
+        found += find_other_people(policy, originals, self.clusters)
         rows, held = len(self._release), 0 if self._scope.is_table else self._held()
         if held is not None and not self._scope.is_partial:
             found += find_left_out(originals.records, rows, originals.records - originals.usable, held)
-        losses = self._losses or measure_losses(
-            _EVERY_LOSS, originals, self._clusters, self._published, self._scope.window
+        self.losses = self.losses or measure_losses(
+            _EVERY_LOSS, originals, self.clusters, self._published, self._scope.window
         )
         return Verdict(
             checks=tuple(check.result() for check in self._checks),
@@ -577,7 +625,7 @@ class _Audit:
                 "usable": originals.usable,
                 "unusable": originals.records - originals.usable,
                 "rows": len(self._release),
-                "clusters": None if self._clusters is None else self._clusters.count,
+                "clusters": None if self.clusters is None else self.clusters.count,
                 "suppressed": self._suppressed(),
                 "claimed": sum(self._claimed.values()),
                 "held": self._held(),
@@ -589,7 +637,7 @@ class _Audit:
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._claimed.items()),
             partial=self._scope.is_partial,
             early_decisions=None if accounts is None else accounts.early_decisions,
-            worth=worth_of(policy, originals, self._clusters, rows=rows, held=held, losses=losses),
+            worth=worth_of(policy, originals, self.clusters, rows=rows, held=held, losses=self.losses),
         )
 
     def _questions(self) -> Iterator[tuple[object, str]]:
@@ -605,7 +653,7 @@ class _Audit:
         yield is_export and not scope.is_ordered, "whether each cluster was published in one transaction"
         yield is_export, f"{_listed([*missing, 'timestamps'])} of released messages"
         yield (
-            self._is_inferred and self._clusters is not None,
+            self._is_inferred and self.clusters is not None,
             f"whether rows side by side with equal quasi-identifiers are one cluster or several: {REMEDY}",
         )
         yield not scope.is_table, "when anything was released, and delays in seconds"

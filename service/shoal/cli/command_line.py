@@ -39,6 +39,7 @@ COMMANDS = {
     "run": "Run the service: Kafka to Kafka, exactly once.",
     "pipe": "Run the stream clusterer over a file or a pipe, without a broker.",
     "verify": "Judge what was released, independently of the engine.",
+    "report": "Write a page about a release, for a person who decides on it.",
     "progress": "Report the committed progress of each partition.",
     "batch": "Anonymize a finished table with little information loss.",
     "reference": "Write the distribution of a confidential attribute, smoothed, from a sample.",
@@ -56,6 +57,10 @@ EXAMPLES = {
     "run": "shoal run policy.yaml --from earliest",
     "pipe": "shoal pipe policy.yaml -i visits.csv -o released.csv --evidence evidence.jsonl",
     "verify": "shoal verify policy.yaml --original visits.csv --released released.csv --evidence evidence.jsonl",
+    "report": (
+        "shoal report policy.yaml --original visits.csv --released released.csv --evidence evidence.jsonl "
+        "-o report.html"
+    ),
     "progress": "shoal progress policy.yaml --export progress.json",
     "batch": "shoal batch policy.yaml -i table.csv -o released.csv --evidence evidence.jsonl",
     "reference": "shoal reference policy.yaml -i sample.csv -o reference.csv",

@@ -1,0 +1,9 @@
+"""Writes what a release is worth for people who read no code: `report_of` measures, `html_of` shows.
+
+The numbers come from what the judge read and recomputed (`shoal.audit.judge`). Nothing of a single record is in them.
+"""
+
+from shoal.reports.figures import report_of
+from shoal.reports.page import html_of
+
+__all__ = ["html_of", "report_of"]
