@@ -171,7 +171,7 @@ async def test_no_value_is_in_logs_of_a_service_that_is_killed_and_restarted(boo
 
 CRASHES = {
     "decode": "shoal.formats.json.JsonDecoder.decode",
-    "decide": "shoal.streams.clusterer.StreamClusterer.push",
+    "decide": "shoal.streams.clusterer.StreamClusterer.decide",
     "embed": "shoal.scales.Embedding.published",
     "flow": "shoal.streams.pipeline.PartitionPipeline.push",
     "encode": "shoal.formats.json.JsonEncoder.encode_clusters",

@@ -55,7 +55,7 @@ HOSTILE = [
 
 LABELS = {"group", "outcome", "reason", "topic", "partition", "attribute", "fingerprint", "le", "version", "python"}
 OUTCOMES = {"in", "released", "suppressed", "quarantined", "dropped", "committed", "aborted"}
-REASONS = {"", "undecodable", "invalid", "suppressed", "too_large", "deletes", "tombstones"}
+REASONS = {"", "undecodable", "invalid", "suppressed", "too_large", "deletes", "tombstones", "skip"}
 OF_VALUES = (
     *("shoal_sse", "shoal_sst", "shoal_attribute_loss", "shoal_reordering", "shoal_delay", "shoal_values_clipped"),
 )

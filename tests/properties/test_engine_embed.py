@@ -123,6 +123,7 @@ def test_engine_and_judge_publish_the_same_time(times: list[int], text: str, uni
     step = TimeStep.parse(text)
     assert step is not None
     assume(unit != "days" or step.is_whole_days)
+    assume(unit != "years" or step == TimeStep(1, "year"))  # as policies say
     texts, published = TimePublisher(step, unit).publish(np.array(times, np.float64), np.array([0, len(times)]))
     assert FIRST <= published[0] <= LAST
     grid = TimeGrid(step, unit)
