@@ -50,7 +50,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from shoal.errors import InputError
+from shoal.errors import GuaranteeError, InputError
 from shoal.kafka.credentials import KEY_BYTES, MetadataKey, metadata_keys
 from shoal.kafka.offsets import MAX_FUTURE_TIMESTAMPED, OffsetState, ProgressError, ReferenceRecord
 from shoal.policy import KafkaSection, Policy
@@ -557,7 +557,9 @@ def varints(packed: bytes) -> Iterator[int]:
 
 
 def varint(number: int) -> bytes:
-    """Return a number of at least 0 as a varint."""
+    """Return a number as a varint; GuaranteeError if it is negative, which would be read as another number."""
+    if number < 0:
+        raise GuaranteeError("an offset of a commit is below its committed offset; nothing was committed")
     count = max(1, -(-number.bit_length() // 7))
     groups = [number >> 7 * index & 127 for index in range(count)]
     return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])

@@ -93,14 +93,13 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
             of_group, producer.copy, settings, partition, context.cipher, producer.know_output_end
         )
         if commit is not None:
-            skipped_count = context.counts.take_skip(commit)
             kept, lost_count = _without_lost(context, commit, log_start)
             accepted = await _accept(context, of_group, kept, log_start, log_end, lost_count)
             return PartitionStart(
                 accepted,
                 log_start,
                 log_end,
-                lost_count or skipped_count,
+                lost_count or context.counts.take_skip(commit),
                 has_new_policy=not commit.has_policy(context.fingerprint),
             )
         known_count = await _first_partition_count(context)
@@ -136,16 +135,19 @@ def _without_lost(context: PartitionContext, commit: CommittedState, log_start: 
     kept = tuple(offset for offset in state.incomplete if offset >= log_start)
     lost_count = len(state.incomplete) - len(kept) + max(0, log_start - state.next_offset)
     next_offset = max(state.next_offset, log_start)
-    return replace(
-        commit,
-        state=replace(
-            state,
-            committed_offset=min([next_offset, *kept, *(members[0] for members in state.unfinished_clusters)]),
-            next_offset=next_offset,
-            incomplete=kept,
-            reference=None,
-        ),
-    ), lost_count
+    committed_offset = min([next_offset, *kept, *(members[0] for members in state.unfinished_clusters)])
+    has_flush = state.flush_at_offset is not None and state.flush_at_offset >= next_offset
+    has_reference = state.reference is not None and state.reference.offset >= log_start
+    shortened = replace(
+        state,
+        committed_offset=committed_offset,
+        next_offset=next_offset,
+        incomplete=kept,
+        future_timestamped=tuple(offset for offset in state.future_timestamped if offset > committed_offset),
+        flush_at_offset=state.flush_at_offset if has_flush else None,
+        reference=state.reference if has_reference else None,
+    )
+    return replace(commit, state=shortened), lost_count
 
 
 async def _accept(
@@ -170,9 +172,11 @@ async def _accept(
         # the start. A partition without new records would otherwise keep a key that is to be removed, and each of its
         # starts would report a change of the policy again.
         renewed = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
-        context.counts.sent_skip = (renewed, lost_count) if lost_count else None
+        if lost_count:
+            context.counts.sent_skip = renewed, lost_count
         await commit_alone(producer, context.cipher, context.tp, renewed)
-        context.counts.sent_skip = None
+        if lost_count:
+            context.counts.sent_skip = None
     return commit
 
 

@@ -15,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import start
 from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows
-from shoal.kafka.offsets import OffsetState
+from shoal.kafka.offsets import OffsetState, ReferenceRecord
 from shoal.kafka.progress_copy import Order, order_of
 from shoal.kafka.start import (
     PartitionContext,
@@ -428,6 +428,30 @@ def test_deleted_offsets_leave_the_progress_and_are_counted(
     state = found.state
     assert ((state.committed_offset, state.next_offset, state.incomplete), count) == (kept, lost)
     assert start._without_lost(skipping(skip_lost=False), commit, log_start) == (commit, 0)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "future", "flush", "reference"),
+    [
+        (11, (106, 115), 120, (110, 7)),
+        (106, (115,), 120, (110, 7)),
+        (121, (), None, None),
+    ],
+)
+def test_a_progress_without_deleted_offsets_is_read_as_it_was_written(
+    log_start: int, future: tuple[int, ...], flush: int | None, reference: tuple[int, int] | None
+) -> None:
+    state = OffsetState(
+        *(10, 120, (10, 105, 110)),
+        future_timestamped=(102, 106, 115),
+        flush_at_offset=120,
+        reference=ReferenceRecord(110, 7),
+    )
+    found, _ = start._without_lost(skipping(), CommittedState(state, "f" * 16, 1), log_start)
+    again = MetadataCipher("g").decode(MetadataCipher("g").encode(found, "t", 0), "t", 0, found.state.committed_offset)
+    assert again == found
+    assert (again.state.future_timestamped, again.state.flush_at_offset) == (future, flush)
+    assert again.state.reference == (None if reference is None else ReferenceRecord(*reference))
 
 
 def test_a_partly_released_cluster_with_a_deleted_member_is_refused() -> None:
