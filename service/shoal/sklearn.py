@@ -12,6 +12,7 @@ from shoal.tables import microaggregate
 from shoal.tables.arguments import is_integer
 
 try:
+    from scipy.sparse import issparse
     from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ModuleNotFoundError:
@@ -73,11 +74,24 @@ class Microaggregator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  #
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> Float64Matrix:
         fewest = int(self.k) if is_integer(self.k) else 1  # else the partition says what is wrong with k
+        _refuse_texts(X)
         values: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=max(fewest, 1), reset=reset)
         return np.ascontiguousarray(values)
 
     def _partition(self, values: Float64Matrix) -> Int32Vector:
         return microaggregate(values, self.k, self.algorithm, self.refine, self.seed)
+
+
+def _refuse_texts(X: ArrayLike) -> None:
+    """ValueError for texts that are no numbers; that of scikit-learn would show one."""
+    if issparse(X) or (array := np.asarray(X)).dtype.kind not in "OUS":
+        return
+    try:
+        array.astype(np.float64)
+    except ValueError:
+        raise ValueError("a column holds texts; give numbers only") from None
+    except TypeError:
+        return
 
 
 def _means(values: Float64Matrix, labels: Int32Vector) -> Float64Matrix:

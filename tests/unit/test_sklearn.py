@@ -33,6 +33,12 @@ def test_the_checks_of_scikit_learn_pass_but_for_the_explained_ones() -> None:
     assert len(found) > 40
 
 
+def test_a_text_is_refused_without_being_shown() -> None:
+    table = pd.DataFrame({"a": [1, 2, 3], "b": ["1", "2", "Hugo Meier"]})
+    with pytest.raises(ValueError, match=r"^a column holds texts; give numbers only$"):
+        Microaggregator(k=2).fit_transform(table)
+
+
 def test_each_call_returns_the_means_of_clusters_of_k_rows_with_the_names_of_the_input() -> None:
     draw = np.random.default_rng(0)
     train, other = (pd.DataFrame(draw.random((count, 2)), columns=["age", "pay"]) for count in (50, 23))

@@ -105,7 +105,35 @@ CHECKS = {
     "accounts": "The summary adds up and agrees with the files.",
     "policy": "Evidence and summary were written under the policy that is given.",
 }
-KINDS = {"exit code": EXIT_CODES, "code of an error": ERRORS, "reason": REASONS, "check of `shoal verify`": CHECKS}
+FINDINGS = {
+    "identifier_copy": "A published field equals an identifier in many records: who has the one has the other.",
+    "identifier_like": "A published field looks like an identifier: its values tell records apart.",
+    "known_outside": "A field is published unchanged as confidential, and by its name others know it of a person.",
+    "clipped": "Values were outside the declared bounds and count as the bound.",
+    "other_person": "By another identifier, clusters have fewer than k people: is the subject really the person?",
+    "near_duplicate_subjects": "Subjects differ only in case, blanks, punctuation or zeros: one person may be several.",
+    "other_policy": "Evidence or summary were written under another policy.",
+    "byte_order_mark": "The release begins with a byte order mark, as Shoal writes none: a program saved it anew.",
+    "line_ends": "Lines of the release end otherwise than Shoal ends them: a program has saved it anew.",
+    "other_evidence": "The evidence is that of another run, or of another original.",
+    "original_cut": "The original is shorter than when the release was made.",
+    "original_moved": "Records of the original have other numbers than when the release was made.",
+    "original_changed": "Records of the original have other values than when the release was made.",
+    "known_together": "Fields that are published unchanged single people out together.",
+    "left_out": "Many records were suppressed or refused, so the release need not show what the original shows.",
+    "unique_values": "A field is published unchanged in which hardly two records agree.",
+    "order_of_arrival": "A field that is published unchanged rises with the order of arrival.",
+    "held": "Records still wait: verify again when they are released.",
+    "summary": "The summary states something that the files do not show.",
+    "no_agreement": "Release and evidence have nothing in common.",
+}
+KINDS = {
+    "exit code": EXIT_CODES,
+    "code of an error": ERRORS,
+    "reason": REASONS,
+    "check of `shoal verify`": CHECKS,
+    "finding of `shoal verify`": FINDINGS,
+}
 """The codes by their kind. One code may be of several kinds."""
 
 

@@ -82,6 +82,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
             released=report.released,
             suppressed=report.suppressed,
             refused=report.refusals.total,
+            **({"dropped": report.dropped_count} if report.dropped_count else {}),
             information_loss=None if report.information_loss is None else three_digits(report.information_loss),
             **_loss_fields(report.loss),
             **({"not_in_taxonomy": dict(report.unknown)} if report.unknown else {}),
@@ -108,6 +109,8 @@ def counts_text(report: RunReport) -> str:
     if kinds := report.refusals.texts(report.records_in):
         refused += f" ({'; '.join(kinds)})"
     parts = [f"{report.records_in:,} in", f"{report.released:,} out", f"{report.suppressed:,} suppressed", refused]
+    if report.dropped_count:
+        parts.append(f"{report.dropped_count:,} left out as no records")
     for name, count in report.unknown.items():
         values, are = ("value", "is") if count == 1 else ("values", "are")
         parts.append(f"{count:,} {values} of {name} {are} not in its taxonomy")

@@ -85,9 +85,10 @@ def _settings(draft: Draft) -> Iterator[str]:
     if any(guess.role == "confidential" for guess in draft.guesses):
         yield f"{DECIDE}privacy: k does not hide a confidential value that a whole cluster shares; l does, at a loss"
     yield f"privacy: {{k: {draft.k}}}"
+    if sample.is_parquet:
+        return  # Parquet is for finished tables
     yield "# delta: a record waits for so many later ones. Beyond 20 times k, little is gained."
-    if not sample.is_parquet:
-        yield "# shoal pipe publishes by it; shoal batch, for a finished table, waits for all and loses less."
+    yield "# shoal pipe publishes by it; shoal batch, for a finished table, waits for all and loses less."
     yield f"stream: {{delta: {draft.delta}}}"
 
 

@@ -97,10 +97,12 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             outputs.commit()
         has_same_format = type(source_format) is type(target_format)
         _write_rows(target, encoder, release.rows, source.schema if has_same_format else None)
-    return report_table(policy, release, quarantined)
+    return report_table(policy, release, quarantined, dropped.total())
 
 
-def report_table(policy: Policy, release: TableRelease, quarantined: RefusalCounter) -> RunReport:
+def report_table(
+    policy: Policy, release: TableRelease, quarantined: RefusalCounter, dropped_count: int = 0
+) -> RunReport:
     """Return what a run did; ``quarantined``: the records that were left out."""
     numbers = release.summary
     return RunReport(
@@ -111,6 +113,7 @@ def report_table(policy: Policy, release: TableRelease, quarantined: RefusalCoun
         quarantined,
         numbers["information_loss"],
         numbers.get("unknown", {}),
+        dropped_count,
     )
 
 

@@ -10,6 +10,7 @@ from bz2 import BZ2File
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from glob import glob
 from gzip import GzipFile
 from importlib import import_module
@@ -89,7 +90,13 @@ class Files:
 
     def check(self, policy: str) -> None:
         """Check that no output is the input, the policy, or another output: ConfigError if two are the same file."""
-        refuse_overwriting((self.target, self.summary, self.evidence, self.quarantine), self.source, policy)
+        outputs = (self.target, self.summary, self.evidence, self.quarantine)
+        refuse_overwriting(outputs, self.source, policy)
+        for path in filter(None, outputs):
+            if path != PIPE and _is_read_with(self.source, path):
+                raise ConfigError(
+                    f"{path}: the next run would read it as records of {self.source}; give another folder"
+                )
 
     def formats(self, *, is_stream: bool = False) -> tuple[Format, Format]:
         """Return the formats of source and target, from the suffix of the path or else from the option.
@@ -506,6 +513,14 @@ def refuse_overwriting(outputs: Iterable[str | None], *inputs: str | Path | None
             name = "standard output" if path == PIPE else path
             raise ConfigError(f"{name}: named twice; give each its own file")
         files.add(file)
+
+
+def _is_read_with(source: str, path: str) -> bool:
+    """Return whether a file is in the folder that is read, or has a name of the pattern."""
+    found = Path(os.path.realpath(path))
+    if Path(source).is_dir():
+        return found.parent == Path(os.path.realpath(source))
+    return not Path(source).is_file() and fnmatch(str(found), os.path.realpath(source))
 
 
 def _identity(path: str | Path) -> object:

@@ -96,6 +96,7 @@ def report_stream(policy: Policy, pipeline: PartitionPipeline, refusals: Refusal
         refusals,
         summary.information_loss,
         summary.unknown,
+        summary.dropped.total(),
     )
 
 

@@ -76,6 +76,8 @@ class RunReport:
     """Of numbers and times, in percent; None if nothing was released."""
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Values of valid records that the taxonomy of their attribute lacks, by attribute."""
+    dropped_count: int = 0
+    """Messages that the policy leaves out as no records (`skip`, `deletes`, `tombstones`)."""
 
     @property
     def is_empty(self) -> bool:

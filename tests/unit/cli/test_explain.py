@@ -6,8 +6,9 @@ import re
 
 import pytest
 from shoal import errors
+from shoal.audit.findings import WEIGHTS
 from shoal.cli.command_line import main
-from shoal.cli.explain import CHECKS, ERRORS, EXIT_CODES, REASONS
+from shoal.cli.explain import CHECKS, ERRORS, EXIT_CODES, FINDINGS, REASONS
 from shoal.formats.faults import DropReason, Reason
 from support.house import ROOT
 
@@ -17,6 +18,8 @@ pytestmark = pytest.mark.unit
 def test_every_code_is_explained() -> None:
     source = "".join(path.read_text() for path in (ROOT / "service" / "shoal" / "audit").glob("*.py"))
     assert set(re.findall(r'CheckCounter\(\s*"([a-z_]+)"', source)) <= set(CHECKS)
+    assert set(re.findall(r'Finding\(\s*"([a-z_]+)"', source)) <= set(FINDINGS)
+    assert set(WEIGHTS) <= set(FINDINGS)
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ShoalError)]
     assert {kind.code for kind in kinds} - {"error"} == set(ERRORS)
     assert {*Reason, *DropReason} == set(REASONS)
@@ -37,4 +40,4 @@ def test_an_unknown_code_is_refused_with_the_nearest(capsys: pytest.CaptureFixtu
     assert main(["explain", "undecodeable"]) == 2
     assert "did you mean undecodable?" in capsys.readouterr().err
     assert main(["explain"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 57
+    assert len(capsys.readouterr().out.splitlines()) == 77

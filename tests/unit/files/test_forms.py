@@ -212,3 +212,22 @@ def test_a_leaf_that_means_missing_is_left_out_of_its_taxonomy_and_told(tmp_path
     assert "attributes.x0: 1 of its leaves are texts of missing_values, and left out of its taxonomy" in warned
     with pytest.raises(PolicyError, match="has no leaf that is not in missing_values"):
         load(tmp_path, [attribute], missing_values=["nurse", "cook", "?"])
+
+
+@pytest.mark.parametrize("source", ["parts", "parts/*.csv"])
+@pytest.mark.parametrize("option", ["-o", "--evidence"])
+def test_no_output_lies_where_the_next_run_reads_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "a.csv").write_text("who;x0;ill\na;1;n\nb;2;n\n")
+    load(tmp_path, [{"role": "quasi_identifier", "integer": True}])
+    outputs = {"-o": "out.csv", "--evidence": "evidence.csv"} | {option: "parts/new.csv"}
+    words = [word for pair in outputs.items() for word in pair]
+    ended = run_command("pipe", "policy.json", "-i", source, *words)
+    assert ended.returncode == 2
+    said = f"parts/new.csv: the next run would read it as records of {source}; give another folder"
+    assert said in ended.stderr.decode()
+    assert sorted(one.name for one in parts.iterdir()) == ["a.csv"]
