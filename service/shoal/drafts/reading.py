@@ -106,7 +106,11 @@ def read_sample(path: str, source_format: str | None) -> Sample:
 _DELIMITERS = (",", ";", "\t", "|")
 _SNIFFED_LINES = 200
 _COMMA_NUMBER = re.compile(r"[-+]?[0-9]*,[0-9]+")
-_NUMBER_OR_NOTHING = re.compile(r"\s*([-+]?[0-9]*[.,]?[0-9]+)?\s*")
+_OF_RECORD = re.compile(
+    r"[-+]?[0-9]*[.,]?[0-9]+|[0-9]{1,4}[-./][0-9]{1,2}([-./][0-9]{1,4})?([ T].*)?"
+    r"|[0-9]{1,2}[ -][A-Za-z]{3,9}[ -][0-9]{4}.*|[^@\s]+@[^@\s]+\.[^@\s]+"
+)
+"""A number, a date or an e-mail address."""
 _BINARY_STARTS = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"BZh", b"\x28\xb5\x2f\xfd")
 
 
@@ -129,6 +133,7 @@ def _read_csv(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT00
     read = list(islice(rows, MAX_ROWS + 1))
     records = [row for row in read[:MAX_ROWS] if len(row) == len(header) and row != header]
     columns: list[Values] = [list(column) for column in zip(*records, strict=True)] or [[] for _ in header]
+    _require_names(header, columns, name)
     found = options | {"encoding": encoding, "line_end": "cr" if has_returns else "lf"}
     found["decimal"] = "," if options["delimiter"] != "," and _has_decimal_commas(columns) else "."
     left_out = len(read[:MAX_ROWS]) - len(records)
@@ -225,8 +230,6 @@ def _require_no_preamble(lines: Sequence[str], name: str) -> None:
 
 def _check_header(header: Sequence[str], lines: Sequence[str], options: dict[str, str], name: str) -> None:
     """Refuse a first line that cannot be a header; no error quotes a cell, which may be a value."""
-    if all(_NUMBER_OR_NOTHING.fullmatch(cell) for cell in header) and len(lines) > 1:
-        raise InputError(f"{name}, line 1: looks like a record; add a first line with the names of the columns")
     if not header[-1] and len(header) > 1:
         widths = {len(row) for row in _rows(lines[1:_SNIFFED_LINES], options)}
         where = "all lines" if len(header) in widths else "the header"
@@ -236,6 +239,16 @@ def _check_header(header: Sequence[str], lines: Sequence[str], options: dict[str
             raise InputError(f"{name}, line 1: column {number} has no name; add one")
         if (other := header.index(cell) + 1) < number:
             raise InputError(f"{name}, line 1: columns {other} and {number} have one name; rename one of them")
+
+
+def _require_names(header: Sequence[str], columns: Sequence[Values], name: str) -> None:
+    """Refuse a first line that may be a record, because its cells would be published as names of fields."""
+    for number, (cell, values) in enumerate(zip(header, columns, strict=True), 1):
+        if values and (_OF_RECORD.fullmatch(cell) or cell in values):
+            raise InputError(
+                f"{name}, line 1: looks like a record, as column {number} has a number, a date, an e-mail address or a "
+                "value of its column; add a first line with the names of the columns, or rename the column"
+            )
 
 
 def _has_decimal_commas(columns: Sequence[Values]) -> bool:

@@ -209,7 +209,13 @@ def test_what_no_policy_can_declare_or_publish_is_dropped_and_said(tmp_path: Pat
     [
         (b"", "the file is empty; give at least a header"),
         (b"a,b\n", "has no rows; give a sample with records"),
-        (b"1,2\n3,4\n", "line 1: looks like a record; add a first line with the names of the columns"),
+        (
+            b"1,2\n3,4\n",
+            "line 1: looks like a record, as column 1 has a number, a date, an e-mail address or a value of",
+        ),
+        (b"Ann Muster,1950-01-11,A\nBob Beispiel,1960-02-12,B\n", "line 1: looks like a record, as column 2 has"),
+        (b"Ann Muster,ann@a.org\nBob Beispiel,bob@a.org\n", "line 1: looks like a record, as column 2 has"),
+        (b"Ann Muster,F\nBob Beispiel,M\nEve Exempel,F\n", "line 1: looks like a record, as column 2 has"),
         (b"a,b,\n1,2,\n", "line 1: the header ends with a delimiter; remove it from all lines"),
         (b"a,,c\n1,2,3\n", "line 1: column 2 has no name; add one"),
         (b"a,b,a\n1,2,3\n", "line 1: columns 1 and 3 have one name; rename one of them"),
