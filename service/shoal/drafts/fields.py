@@ -63,6 +63,8 @@ class Field:
         How many rows there are, and in how many the field is null or a missing text, not there, or no scalar.
     counts, people : Counter
         For each present value how many rows, and how many people, have it.
+    owners : int
+        How many people have the field, be it null.
     types : set of type
         Of the present values.
     has_commas : bool
@@ -80,6 +82,7 @@ class Field:
     nested: int
     counts: Counter[Any]
     people: Counter[Any]
+    owners: int
     types: frozenset[type]
     has_commas: bool
     has_texts: bool
@@ -220,11 +223,18 @@ def describe(sample: Sample, path: FieldPath, missing: Sequence[str], persons: V
         nested=nested,
         counts=counts,
         people=people,
+        owners=len(values) - absent if persons is None else _owners(values, persons),
         types=frozenset(type(value) for value, _ in rows),
         has_commas=sample.dialect.get("decimal") == ",",
         has_texts=sample.has_texts,
         is_rising=_is_rising([value for value, _ in rows]),
     )
+
+
+def _owners(values: Values, persons: Values) -> int:
+    """Return how many people have a field; a row without a person counts for none."""
+    having = (person for value, person in zip(values, persons, strict=True) if value is not ABSENT)
+    return len({person for person in having if person is not None and person is not ABSENT and person is not NESTED})
 
 
 def _is_amount(sample: Sample, path: FieldPath, missing: Sequence[str]) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
@@ -77,6 +77,18 @@ class Sample:
     dialect: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     has_others: bool = False
+
+    def closed(self, objects: Collection[FieldPath]) -> Sample:
+        """Return the sample with each of these objects as one field of nested values."""
+        columns: dict[FieldPath, Values] = {}
+        for path, values in self.columns.items():
+            whole = next((path[:depth] for depth in range(1, len(path)) if path[:depth] in objects), None)
+            if whole is None:
+                columns[path] = values
+                continue
+            before = columns.get(whole, [ABSENT] * len(values))
+            columns[whole] = [old if value is ABSENT else NESTED for old, value in zip(before, values, strict=True)]
+        return replace(self, columns=columns)
 
 
 def read_sample(path: str, source_format: str | None) -> Sample:

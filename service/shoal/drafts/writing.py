@@ -43,7 +43,10 @@ def _head(draft: Draft) -> Iterator[str]:
 
 
 def _attributes(draft: Draft) -> Iterator[str]:
-    if draft.sample.has_others or any(map(_is_left_out, draft.guesses)):
+    if draft.hidden:
+        what = "1 field is" if draft.hidden == 1 else f"{draft.hidden:,} fields are"
+        yield f"# {what} dropped and not named here: fewer than {draft.k} people have it, and a name can be a value."
+    if draft.hidden or draft.sample.has_others or any(map(_is_left_out, draft.guesses)):
         yield "# Not declared, and so dropped, is what some records lack: a declared field must be there."
         yield "undeclared: drop"
     if all(guess.role != "quasi_identifier" for guess in draft.guesses):

@@ -204,6 +204,27 @@ def test_what_no_policy_can_declare_or_publish_is_dropped_and_said(tmp_path: Pat
     assert f"{DECIDE}no field is left to make alike" in init(path).stdout.decode()
 
 
+def test_a_key_that_few_people_have_is_not_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records: list[dict[str, Any]] = [
+        {"pid": i % 60, "age": 20 + i % 50, "scores": {f"Anna{i % 60} Huber": {"x": 1}}} for i in range(720)
+    ]
+    records = [record | ({"Eve Muster": 1} if record["pid"] == 7 else {}) for record in records]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    for subject, k in (("pid", 5), ("", 10)):
+        text = write_draft(Draft.of(read_sample(str(path), None), subject))
+        assert not re.search(r"Huber|Muster", text)
+        assert f"# 1 field is dropped and not named here: fewer than {k} people have it" in text
+        assert f"{DECIDE}scores: to publish it whole" in text
+    assert said(drafted(path, "pid"), "role") == {
+        "pid": ["identifier"],
+        "age": ["quasi_identifier"],
+        "scores": ["identifier"],
+    }
+    done = init(path, "--subject", "nobody")
+    assert (done.returncode, re.search(rb"Huber|Muster", done.stderr)) == (2, None)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
