@@ -46,7 +46,7 @@ class Draft:
         fields = [describe(sample, path, missing, None) for path in sample.columns]
         names = [field.name for field in fields]
         if subject and subject != EVERY_RECORD and subject not in names:
-            shared = [field.name for field in fields if not _is_rare(field, _LARGE_K)]
+            shared = [field.name for field in fields if not field.absent]
             known = (
                 did_you_mean(subject, [*shared, EVERY_RECORD]) or f"give {EVERY_RECORD} or one of {', '.join(shared)}"
             )
@@ -63,6 +63,7 @@ class Draft:
         if maps := _maps([field.path for field in fields if _is_rare(field, k)]):
             sample = sample.closed(maps)
             fields = [describe(sample, path, missing, persons) for path in sample.columns]
+        fields = [replace(field, has_people=bool(subject)) for field in fields]
         named = [field for field in fields if not _is_rare(field, k)]
         guesses = [_subject(field) if field.name == subject else guess(field, k) for field in named]
         hidden = len(fields) - len(named)

@@ -73,6 +73,8 @@ class Field:
         Whether numbers are written as texts, as in CSV.
     is_rising : bool
         Whether the values are whole numbers that grow by one.
+    has_people : bool
+        Whether it is known who the person is, so that ``people`` counts people.
     """
 
     path: FieldPath
@@ -87,6 +89,7 @@ class Field:
     has_commas: bool
     has_texts: bool
     is_rising: bool
+    has_people: bool = True
 
     @property
     def name(self) -> str:

@@ -312,6 +312,9 @@ def _ordinal(one: Field, order: Sequence[str], k: int) -> tuple[dict[str, Any], 
     """Return an order of the words that at least k people have; a category, if too many rows have others."""
     common = {text_of(value) for value in one.common(k)}
     kept = [text for text in order if text in common]
+    if not one.has_people:
+        ask = "the words have an order: say who the person is with --subject, or give scale: ordinal, order"
+        return {"scale": "nominal"}, f"categories, {len(one.counts):,} different", ask
     left = one.refused(one.texts[text] for text in kept)
     if len(kept) < _TWO or left > _MOST_LEFT * one.present:
         ask = "the words have an order, but some are rare, and no rare word is written here: give scale: ordinal, order"

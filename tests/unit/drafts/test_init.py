@@ -154,6 +154,17 @@ def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_p
     assert not re.search(r"medium|Atlantis|Town|777", text)
 
 
+@pytest.mark.parametrize("person", ["who", "patient"])
+def test_no_order_is_written_until_the_person_is_known(tmp_path: Path, person: str) -> None:
+    lines = [f"{person},age,grade", *(f"w{i % 60},{20 + i % 50},{('mild', 'moderate')[i % 2]}" for i in range(600))]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([*lines, *["w7,30,severe"] * 12]), encoding="utf-8")
+    text = write_draft(Draft.of(read_sample(str(path), None)))
+    assert ("order: [" in text, "severe" in text) == (False, False)
+    assert f"{DECIDE}grade: the words have an order: say who the person is" in text
+    assert "severe" not in write_draft(Draft.of(read_sample(str(path), None), person))
+
+
 def init(path: Path, *more: str, stdin: bytes = b"") -> Ended:
     return run_command("init", str(path), *more, stdin=stdin)
 
