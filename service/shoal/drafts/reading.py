@@ -19,6 +19,7 @@ import msgspec
 
 from shoal.errors import ConfigError, InputError
 from shoal.files import Files, open_input
+from shoal.files.files import parts_of
 from shoal.formats.csv import CsvFormat
 from shoal.formats.json import JsonFormat
 from shoal.policy import BLANKS, FieldPath
@@ -92,12 +93,16 @@ class Sample:
 
 
 def read_sample(path: str, source_format: str | None) -> Sample:
-    """Read at most `MAX_ROWS` rows of a file; InputError or ConfigError, with the remedy, if it cannot be read."""
+    """Read at most `MAX_ROWS` rows of a file, or of the first of a folder or pattern.
+
+    InputError or ConfigError, with the remedy, if it cannot be read.
+    """
     file_format = Files(path, source_format=source_format).input_format()
     name = "standard input" if path == "-" else Path(path).name
-    with open_input(path) as stream:
+    parts = parts_of(path)
+    with open_input(parts[0] if parts else path) as stream:
         if isinstance(file_format, CsvFormat | JsonFormat):
-            content = stream.read(MAX_BYTES + 1)
+            content = _read_bytes(stream)
             read = _read_csv if isinstance(file_format, CsvFormat) else _read_json
             try:
                 sample = read(content[:MAX_BYTES], name, len(content) > MAX_BYTES)
@@ -110,7 +115,15 @@ def read_sample(path: str, source_format: str | None) -> Sample:
             raise ConfigError(f"{path}: a sample is CSV, JSON lines or Parquet; write it as one of these")
     if not sample.rows:
         raise InputError(f"{path}: has no rows; give a sample with records")
-    return sample
+    return replace(sample, is_cut=sample.is_cut or len(parts) > 1)
+
+
+def _read_bytes(stream: BinaryIO) -> bytes:
+    """Return at most one byte more than `MAX_BYTES`; a compressed file gives them piece by piece."""
+    content = bytearray()
+    while len(content) <= MAX_BYTES and (piece := stream.read1(MAX_BYTES + 1 - len(content))):  # type: ignore[attr-defined]
+        content += piece
+    return bytes(content)
 
 
 # ---------------------------------------------------------------- CSV

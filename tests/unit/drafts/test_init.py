@@ -154,6 +154,18 @@ def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_p
     assert not re.search(r"medium|Atlantis|Town|777", text)
 
 
+def test_a_compressed_file_and_the_first_of_a_folder_are_read(tmp_path: Path) -> None:
+    plain = german(tmp_path / "a.csv").read_bytes()
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(plain))
+    (tmp_path / "parts").mkdir()
+    for name in ("1.csv", "2.csv"):
+        (tmp_path / "parts" / name).write_bytes(plain)
+    columns = read_sample(str(tmp_path / "a.csv"), None).columns
+    for name, is_cut in (("b.csv.gz", False), ("parts", True), ("parts/*.csv", True)):
+        sample = read_sample(str(tmp_path / name), None)
+        assert (sample.rows, sample.is_cut, sample.columns == columns) == (600, is_cut, True)
+
+
 @pytest.mark.parametrize("person", ["who", "patient"])
 def test_no_order_is_written_until_the_person_is_known(tmp_path: Path, person: str) -> None:
     lines = [f"{person},age,grade", *(f"w{i % 60},{20 + i % 50},{('mild', 'moderate')[i % 2]}" for i in range(600))]
