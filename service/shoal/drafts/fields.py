@@ -73,6 +73,8 @@ class Field:
         Whether numbers are written as texts, as in CSV.
     is_rising : bool
         Whether the values are whole numbers that grow by one.
+    values, persons : list
+        The value and the person of each row; no persons if each row is another one.
     has_people : bool
         Whether it is known who the person is, so that ``people`` counts people.
     """
@@ -89,6 +91,8 @@ class Field:
     has_commas: bool
     has_texts: bool
     is_rising: bool
+    values: Values
+    persons: Values | None
     has_people: bool = True
 
     @property
@@ -180,6 +184,25 @@ class Field:
         """Return the values that at least k people have."""
         return [value for value, people in self.people.items() if people >= k]
 
+    def reached(self, k: int) -> list[float]:
+        """Return the number that k people have or fall below, and the one that k have or exceed; none if fewer are."""
+        numbers, persons = self.numbers or {}, self.persons or range(self.rows)
+        had = [
+            (numbers[value], person)
+            for value, person in zip(self.values, persons, strict=True)
+            if value in numbers and _is_person(person)
+        ]
+        had.sort(key=lambda one: one[0])
+        found = []
+        for ordered in (had, had[::-1]):
+            seen = set()
+            for number, person in ordered:
+                seen.add(person)
+                if len(seen) == k:
+                    found.append(number)
+                    break
+        return sorted(found)
+
     def refused(self, accepted: Iterable[Any]) -> int:
         """Return how many rows have a value that is none of these."""
         return self.present - sum(self.counts[value] for value in accepted)
@@ -231,13 +254,19 @@ def describe(sample: Sample, path: FieldPath, missing: Sequence[str], persons: V
         has_commas=sample.dialect.get("decimal") == ",",
         has_texts=sample.has_texts,
         is_rising=_is_rising([value for value, _ in rows]),
+        values=values,
+        persons=persons,
     )
 
 
 def _owners(values: Values, persons: Values) -> int:
     """Return how many people have a field; a row without a person counts for none."""
-    having = (person for value, person in zip(values, persons, strict=True) if value is not ABSENT)
-    return len({person for person in having if person is not None and person is not ABSENT and person is not NESTED})
+    having = {person for value, person in zip(values, persons, strict=True) if value is not ABSENT}
+    return sum(map(_is_person, having))
+
+
+def _is_person(person: Any) -> bool:  # noqa: ANN401 - a JSON scalar
+    return person is not None and person is not ABSENT and person is not NESTED
 
 
 def _is_amount(sample: Sample, path: FieldPath, missing: Sequence[str]) -> bool:

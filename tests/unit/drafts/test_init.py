@@ -144,12 +144,16 @@ def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_p
     lines = ["person,grade,fee,level,town"]
     lines += [f"{i},{i % 40},{i % 25 * 1.5},{['low', 'high'][i % 2]},Town{i % 6}" for i in range(2000)]
     # One person has all extremes and the rare words, in many rows.
-    lines += ["777,-10,-5,medium,Atlantis", "777,50,40,medium,Atlantis", "777,0,0,medium,NA"] * 4
+    lines += ["777,-10,-5,medium,Atlantis", "777,1234567,40,medium,Atlantis", "777,0,0,medium,NA"] * 4
+    lines += [f"777,{n},0,low,Atlantis" for n in range(1234500, 1234520)]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
     text = write_draft(Draft.of(read_sample(str(path), None), "person"))
-    assert re.findall(r"bounds: \[(.*?)\]", text) == ["-15, 55", "-6, 42"]
+    assert re.findall(r"bounds: \[(.*?)\]", text) == ["0, 40", "-2, 36"]
     assert "order: [low, high]" in text
+    draft = Draft.of(read_sample(str(path), None), "person").with_settings(2_001, 4_000)
+    fee = next(one for one in draft.guesses if one.field.name == "fee")
+    assert (fee.keys["bounds"], fee.decide[:43]) == ([0.0, 1.0], "fewer than 2001 people have a number, and n")
     assert "order lacks words that fewer than 10 people have, and their 12 rows are refused" in text
     assert not re.search(r"medium|Atlantis|Town|777", text)
 
