@@ -38,6 +38,7 @@ DOUBTFUL_TEXTS: Final = (
 _TOLERATED = 0.005
 """Share of the values that may have another form than all others: the policy refuses their records."""
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_TWO_LETTERS = re.compile(r"[A-Z]{2}")
 _YEAR_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 REDUCED: Final = "%Y-%m"
 """A date of ISO 8601 without a day: read without ``format`` if the resolution is a month or a year."""
@@ -219,12 +220,23 @@ def text_of(value: Any) -> str:  # noqa: ANN401 - a JSON scalar
 def find_missing(sample: Sample) -> list[str]:
     """Return the texts of the sample that mean that a value is missing, beside an empty one."""
     seen = {path: {value for value in values if isinstance(value, str)} for path, values in sample.columns.items()}
+    doubtful = (*DOUBTFUL_TEXTS, *(["NA"] if may_be_code(sample) else []))
     found = [text for text in MISSING_TEXTS[1:] if any(text in texts for texts in seen.values())]
-    for text in DOUBTFUL_TEXTS:
+    found = [text for text in found if text not in doubtful]
+    for text in doubtful:
         holders = [path for path, texts in seen.items() if text in texts]
         if holders and all(_is_amount(sample, path, [*MISSING_TEXTS, *DOUBTFUL_TEXTS]) for path in holders):
             found.append(text)
     return found
+
+
+def may_be_code(sample: Sample) -> bool:
+    """Return whether NA is among codes of two letters, as that of Namibia is among countries."""
+    for values in sample.columns.values():
+        others = {value for value in values if isinstance(value, str)} - {*MISSING_TEXTS, *DOUBTFUL_TEXTS}
+        if len(others) > 1 and "NA" in values and all(map(_TWO_LETTERS.fullmatch, others)):
+            return True
+    return False
 
 
 def describe(sample: Sample, path: FieldPath, missing: Sequence[str], persons: Values | None) -> Field:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from shoal.drafts.draft import EVERY_RECORD, Draft
+from shoal.drafts.fields import may_be_code
 from shoal.drafts.guesses import Guess
 from shoal.policy import DECIDE
 
@@ -77,6 +78,9 @@ def _keys(guess: Guess) -> Iterator[str]:
 
 def _settings(draft: Draft) -> Iterator[str]:
     sample = draft.sample
+    if may_be_code(sample):
+        what = "NA is missing in all fields" if "NA" in draft.missing else "NA is a value"
+        yield f"{DECIDE}missing_values: {what}, and may be a code of two letters, as that of Namibia; is this right?"
     if draft.missing:
         yield "# These texts were seen, and mean that a value is missing."
         yield f"missing_values: {_flow(['', *draft.missing])}"

@@ -158,6 +158,16 @@ def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_p
     assert not re.search(r"medium|Atlantis|Town|777", text)
 
 
+def test_a_code_of_two_letters_that_reads_na_is_no_missing_value(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    lines = ["pid,age,land", *(f"p{i},{20 + i % 50},{('NA', 'DE', 'ZA', 'BW')[i % 4]}" for i in range(60))]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    text = write_draft(Draft.of(read_sample(str(path), None), "pid"))
+    assert "missing_values: [" not in text
+    assert f"{DECIDE}missing_values: NA is a value, and may be a code of two letters" in text
+    assert "missing" not in drafted(path, "pid")["attributes"]["land"]
+
+
 def test_a_compressed_file_and_the_first_of_a_folder_are_read(tmp_path: Path) -> None:
     plain = german(tmp_path / "a.csv").read_bytes()
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(plain))
