@@ -309,8 +309,11 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         values.extend([ABSENT] * (len(objects) - len(values)))
     _close_objects(columns)
     hidden = [path for path in columns if len(path) > 1 and any("." in part or part.isdigit() for part in path)]
-    for path in hidden:
+    alike = [path for path in columns if len(path) > 1 and path not in hidden and (".".join(path),) in columns]
+    for path in (*hidden, *alike):
         del columns[path]
+    if alike:
+        notes.append(f"{len(alike):,} of the fields in objects are dropped: another field has the name of their path")
     if hidden:
         notes.append(f"{len(hidden):,} fields are dropped: no path leads to names with dots or of digits in objects")
     return Sample(
@@ -321,7 +324,7 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         is_cut=is_cut,
         columns=columns,
         notes=notes,
-        has_others=bool(hidden),
+        has_others=bool(hidden or alike),
     )
 
 

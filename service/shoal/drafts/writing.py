@@ -121,11 +121,16 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotation marks, in which JSON and YAML agree."""
-    written = json.dumps(text, ensure_ascii=False)
-    return written if written.isprintable() else json.dumps(text)
+    """Return a text in quotation marks, as YAML reads it."""
+    return "".join(map(_escaped, json.dumps(text, ensure_ascii=False)))
+
+
+def _escaped(letter: str) -> str:
+    """Return a letter, or its code if it is not printable: YAML knows no surrogate pairs, which JSON writes."""
+    code = ord(letter)
+    return letter if letter.isprintable() else f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04x}"  # noqa: PLR2004
 
 
 def _comment(text: str) -> str:
     """Return a name for a comment, which no character of it can end."""
-    return text if text.isprintable() else json.dumps(text)
+    return text if text.isprintable() else _quoted(text)

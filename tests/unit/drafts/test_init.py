@@ -168,6 +168,15 @@ def test_a_code_of_two_letters_that_reads_na_is_no_missing_value(tmp_path: Path)
     assert "missing" not in drafted(path, "pid")["attributes"]["land"]
 
 
+def test_names_that_meet_or_are_not_printable_make_a_policy(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records = [{"a.b": i % 9, "a": {"b": i, "c": i % 7}, "x\U0001d173\u2028": i % 5} for i in range(60)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    assert list(drafted(path, "every_record")["attributes"]) == ["a.b", "a.c", "x\U0001d173\u2028"]
+    text = write_draft(Draft.of(read_sample(str(path), None), "every_record"))
+    assert "# 1 of the fields in objects are dropped: another field has the name of their path" in text
+
+
 def test_a_compressed_file_and_the_first_of_a_folder_are_read(tmp_path: Path) -> None:
     plain = german(tmp_path / "a.csv").read_bytes()
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(plain))
