@@ -2,8 +2,9 @@
 
 - ``identifier_copy``: a published field has the value of an identifier in more than 90 % of the records.
 - ``other_person``: there is another identifier, each subject has one value of it, and counted by its values some
-  cluster has fewer than k people. Then it may be the person, and the subject a visit, a device or an account. It is
-  none, as a family doctor is, if many subjects share each value and resemble each other in no quasi-identifier.
+  cluster has fewer than k people. Then it may be the person, and the subject a visit, a device or an account.
+- ``may_be_person``: as before, but many subjects share each value and resemble each other in no quasi-identifier. So do
+  the patients of a family doctor, and the visits of a person if the quasi-identifiers belong to the visit.
 - ``known_outside``: the name of a confidential field is that of a fact that others know of a person.
 - ``left_out``, ``clipped``: large parts of the records were not released, or changed before.
 
@@ -34,7 +35,7 @@ MIN_SHARED = 10  # from this mean number of subjects of a value on, they must re
 MIN_ALIKE = 0.9  # so much smaller than among all is the difference of records of one person in some quasi-identifier
 WEIGHTS = (
     *("identifier_copy", "other_person", "near_duplicate_subjects", "identifier_like", "known_outside"),
-    *("known_together", "left_out", "clipped", "unique_values", "order_of_arrival", "held", "summary"),
+    *("known_together", "may_be_person", "left_out", "clipped", "unique_values", "order_of_arrival", "held", "summary"),
 )
 """Codes of warnings; what weighs most is first."""
 _KNOWN_WORDS = frozenset(
@@ -90,7 +91,10 @@ def find_fields(policy: Policy, originals: Originals) -> Iterator[Finding]:
 
 
 def find_other_people(policy: Policy, originals: Originals, found: RecomputedClusters | None) -> Iterator[Finding]:
-    """Yield each other identifier by which some cluster has fewer than k people. Cost: O(n log n) per identifier."""
+    """Yield each identifier that may be the person, and by which some cluster has fewer than k people.
+
+    Cost: O(n log n) per identifier.
+    """
     if originals.tallies is None or found is None or not found.clusters:
         return
     usable = np.flatnonzero(originals.subjects != UNUSABLE)
@@ -105,20 +109,22 @@ def find_other_people(policy: Policy, originals: Originals, found: RecomputedClu
         several = _pairs(subjects, own)[0].size - np.unique(subjects).size
         if np.unique(own).size < policy.k or several > MAX_SEVERAL * np.unique(subjects).size:
             continue
-        if _is_shared_by_strangers(policy, originals.values[is_known], subjects, own):
-            continue
         counts = np.bincount(_pairs(places, people[members])[0], minlength=len(found.clusters))
         below = int(np.count_nonzero(counts < policy.k))
         if below:
-            subject = "every record" if policy.subject is None else policy.subject.name
-            yield Finding(
-                "other_person",
-                f"counted by the identifier {name} instead of {subject}, {below} of {counted(len(counts), 'cluster')} "
-                f"have fewer than {policy.k} people, the smallest {int(counts.min())}",
-                f"if {name} tells persons apart, set subject: true at it and release again",
-                {"k": int(counts.min()), "clusters": below},
-                (name,),
-            )
+            is_shared = _is_shared_by_strangers(policy, originals.values[is_known], subjects, own)
+            yield _other_person(policy, name, len(counts), below, int(counts.min()), is_shared=is_shared)
+
+
+def _other_person(policy: Policy, name: str, clusters: int, below: int, smallest: int, *, is_shared: bool) -> Finding:
+    subject = "every record" if policy.subject is None else policy.subject.name
+    fewer = f"{below} of {counted(clusters, 'cluster')} have fewer than {policy.k} people, the smallest {smallest}"
+    if is_shared:
+        code, text = "may_be_person", f"if {name} names a person, and not a group as a doctor does, {fewer}"
+    else:
+        code, text = "other_person", f"counted by the identifier {name} instead of {subject}, {fewer}"
+    remedy = f"if {name} tells persons apart, set subject: true at it and release again"
+    return Finding(code, text, remedy, {"k": smallest, "clusters": below}, (name,))
 
 
 def find_left_out(records: int, rows: int, refused: int, held: int) -> Iterator[Finding]:

@@ -12,11 +12,13 @@ from shoal.drafts.guesses import Guess, guess
 from shoal.drafts.names import IDENTIFIERS, Kind
 from shoal.drafts.reading import Sample
 from shoal.errors import ConfigError
-from shoal.policy import did_you_mean
+from shoal.policy import FieldPath, did_you_mean
 
 EVERY_RECORD: Final = "every_record"
 _MANY_PEOPLE, _LARGE_K, _SMALL_K = 500, 10, 5
 _MOST_CANDIDATES = 3
+_MANY_KEYS = 5
+"""Rare keys from which an object is a map, whose keys are values."""
 _WAIT = 20
 """Delta for each k: beyond it, waiting keeps little more."""
 
@@ -34,6 +36,8 @@ class Draft:
     guesses: Sequence[Guess]
     candidates: Sequence[Field]
     """The fields that may name the person, the likeliest first."""
+    hidden: int = 0
+    """How many fields are dropped and not named, because fewer than k people have them: a name can be a value."""
 
     @classmethod
     def of(cls, sample: Sample, subject: str = "") -> Self:
@@ -42,20 +46,28 @@ class Draft:
         fields = [describe(sample, path, missing, None) for path in sample.columns]
         names = [field.name for field in fields]
         if subject and subject != EVERY_RECORD and subject not in names:
-            known = did_you_mean(subject, [*names, EVERY_RECORD]) or f"give {EVERY_RECORD} or one of {', '.join(names)}"
+            shared = [field.name for field in fields if not field.absent]
+            known = (
+                did_you_mean(subject, [*shared, EVERY_RECORD]) or f"give {EVERY_RECORD} or one of {', '.join(shared)}"
+            )
             raise ConfigError(f"--subject: {sample.name} has no such field; {known}")
-        candidates = _candidates(fields)
         # Until the person is known, the field that leaves the fewest people counts.
-        fewest = min(candidates, key=lambda field: len(field.counts), default=None)
-        counted = subject or (fewest.name if fewest is not None and fewest.kind is Kind.PERSON else "")
-        person = fields[names.index(counted)] if counted in names else None
-        people = sample.rows if person is None else len(person.counts)
+        fewest = min(_candidates(fields), key=lambda field: len(field.counts), default=None)
+        person = fields[names.index(subject)] if subject in names else None if subject else fewest
+        is_counted = person is not None and (subject or person.kind is Kind.PERSON)
+        people = len(person.counts) if person is not None and is_counted else sample.rows
         k = _LARGE_K if people >= _MANY_PEOPLE else _SMALL_K
-        if person is not None:
-            persons = sample.columns[person.path]
+        persons = None if person is None else sample.columns[person.path]
+        if persons is not None:
             fields = [describe(sample, path, missing, persons) for path in sample.columns]
-        guesses = [_subject(field) if field.name == subject else guess(field, k) for field in fields]
-        return cls(sample, missing, subject, people, k, _WAIT * k, guesses, candidates)
+        if maps := _maps([field.path for field in fields if _is_rare(field, k)]):
+            sample = sample.closed(maps)
+            fields = [describe(sample, path, missing, persons) for path in sample.columns]
+        fields = [replace(field, has_people=bool(subject)) for field in fields]
+        named = [field for field in fields if not _is_rare(field, k)]
+        guesses = [_subject(field) if field.name == subject else guess(field, k) for field in named]
+        hidden = len(fields) - len(named)
+        return cls(sample, missing, subject, people, k, _WAIT * k, guesses, _candidates(named), hidden)
 
     def with_roles(self, roles: Mapping[str, str]) -> Self:
         """Return the draft with these roles, by field."""
@@ -67,10 +79,10 @@ class Draft:
 
     def with_settings(self, k: int, delta: int) -> Self:
         """Return the draft with this k and delta; bounds and orders follow k."""
-        guesses = [
-            guess(one.field, k, role=one.role) if one.role == "quasi_identifier" else one for one in self.guesses
-        ]
-        return replace(self, k=k, delta=delta, guesses=guesses)
+        named = [one for one in self.guesses if not _is_rare(one.field, k)]
+        guesses = [guess(one.field, k, role=one.role) if one.role == "quasi_identifier" else one for one in named]
+        hidden = self.hidden + len(self.guesses) - len(named)
+        return replace(self, k=k, delta=delta, guesses=guesses, hidden=hidden)
 
     def summary(self, policy: str, source: str) -> str:
         """Return a line on what was seen and what comes next."""
@@ -99,6 +111,18 @@ def _subject(field: Field) -> Guess:
         reason += "; no id: give another subject"
     words = "spellings of a name are one person" if is_name else "letters and blanks count, as in ids"
     return Guess(field, "identifier", {"subject": True, "normalize": steps}, f"{reason}; {words}")
+
+
+def _is_rare(field: Field, k: int) -> bool:
+    """Return whether some records lack the field, and fewer than k people have it: its name can be a value."""
+    return field.absent > 0 and field.owners < k
+
+
+def _maps(rare: Sequence[FieldPath]) -> set[FieldPath]:
+    """Return the objects that are maps: many of their keys are rare."""
+    keys = {path[:depth] for path in rare for depth in range(2, len(path) + 1)}
+    found = Counter(key[:-1] for key in keys)
+    return {path for path, count in found.items() if count >= _MANY_KEYS}
 
 
 def _candidates(fields: Sequence[Field]) -> list[Field]:

@@ -38,6 +38,7 @@ DOUBTFUL_TEXTS: Final = (
 _TOLERATED = 0.005
 """Share of the values that may have another form than all others: the policy refuses their records."""
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_TWO_LETTERS = re.compile(r"[A-Z]{2}")
 _YEAR_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 REDUCED: Final = "%Y-%m"
 """A date of ISO 8601 without a day: read without ``format`` if the resolution is a month or a year."""
@@ -63,6 +64,8 @@ class Field:
         How many rows there are, and in how many the field is null or a missing text, not there, or no scalar.
     counts, people : Counter
         For each present value how many rows, and how many people, have it.
+    owners : int
+        How many people have the field, be it null.
     types : set of type
         Of the present values.
     has_commas : bool
@@ -71,6 +74,10 @@ class Field:
         Whether numbers are written as texts, as in CSV.
     is_rising : bool
         Whether the values are whole numbers that grow by one.
+    values, persons : list
+        The value and the person of each row; no persons if each row is another one.
+    has_people : bool
+        Whether it is known who the person is, so that ``people`` counts people.
     """
 
     path: FieldPath
@@ -80,10 +87,14 @@ class Field:
     nested: int
     counts: Counter[Any]
     people: Counter[Any]
+    owners: int
     types: frozenset[type]
     has_commas: bool
     has_texts: bool
     is_rising: bool
+    values: Values
+    persons: Values | None
+    has_people: bool = True
 
     @property
     def name(self) -> str:
@@ -174,6 +185,25 @@ class Field:
         """Return the values that at least k people have."""
         return [value for value, people in self.people.items() if people >= k]
 
+    def reached(self, k: int) -> list[float]:
+        """Return the number that k people have or fall below, and the one that k have or exceed; none if fewer are."""
+        numbers, persons = self.numbers or {}, self.persons or range(self.rows)
+        had = [
+            (numbers[value], person)
+            for value, person in zip(self.values, persons, strict=True)
+            if value in numbers and _is_person(person)
+        ]
+        had.sort(key=lambda one: one[0])
+        found = []
+        for ordered in (had, had[::-1]):
+            seen = set()
+            for number, person in ordered:
+                seen.add(person)
+                if len(seen) == k:
+                    found.append(number)
+                    break
+        return sorted(found)
+
     def refused(self, accepted: Iterable[Any]) -> int:
         """Return how many rows have a value that is none of these."""
         return self.present - sum(self.counts[value] for value in accepted)
@@ -190,12 +220,23 @@ def text_of(value: Any) -> str:  # noqa: ANN401 - a JSON scalar
 def find_missing(sample: Sample) -> list[str]:
     """Return the texts of the sample that mean that a value is missing, beside an empty one."""
     seen = {path: {value for value in values if isinstance(value, str)} for path, values in sample.columns.items()}
+    doubtful = (*DOUBTFUL_TEXTS, *(["NA"] if may_be_code(sample) else []))
     found = [text for text in MISSING_TEXTS[1:] if any(text in texts for texts in seen.values())]
-    for text in DOUBTFUL_TEXTS:
+    found = [text for text in found if text not in doubtful]
+    for text in doubtful:
         holders = [path for path, texts in seen.items() if text in texts]
         if holders and all(_is_amount(sample, path, [*MISSING_TEXTS, *DOUBTFUL_TEXTS]) for path in holders):
             found.append(text)
     return found
+
+
+def may_be_code(sample: Sample) -> bool:
+    """Return whether NA is among codes of two letters, as that of Namibia is among countries."""
+    for values in sample.columns.values():
+        others = {value for value in values if isinstance(value, str)} - {*MISSING_TEXTS, *DOUBTFUL_TEXTS}
+        if len(others) > 1 and "NA" in values and all(map(_TWO_LETTERS.fullmatch, others)):
+            return True
+    return False
 
 
 def describe(sample: Sample, path: FieldPath, missing: Sequence[str], persons: Values | None) -> Field:
@@ -220,11 +261,24 @@ def describe(sample: Sample, path: FieldPath, missing: Sequence[str], persons: V
         nested=nested,
         counts=counts,
         people=people,
+        owners=len(values) - absent if persons is None else _owners(values, persons),
         types=frozenset(type(value) for value, _ in rows),
         has_commas=sample.dialect.get("decimal") == ",",
         has_texts=sample.has_texts,
         is_rising=_is_rising([value for value, _ in rows]),
+        values=values,
+        persons=persons,
     )
+
+
+def _owners(values: Values, persons: Values) -> int:
+    """Return how many people have a field; a row without a person counts for none."""
+    having = {person for value, person in zip(values, persons, strict=True) if value is not ABSENT}
+    return sum(map(_is_person, having))
+
+
+def _is_person(person: Any) -> bool:  # noqa: ANN401 - a JSON scalar
+    return person is not None and person is not ABSENT and person is not NESTED
 
 
 def _is_amount(sample: Sample, path: FieldPath, missing: Sequence[str]) -> bool:

@@ -255,7 +255,8 @@ def _time(one: Field) -> tuple[dict[str, Any], str, str]:
 
 
 def _numeric(one: Field, k: int) -> tuple[dict[str, Any], str, str]:
-    low, high = outer_bounds(one, k)
+    reached = one.reached(k)
+    low, high = outer_bounds(one, k, *reached) if reached else (0.0, 1.0)
     keys: dict[str, Any] = {"scale": "numeric", "bounds": [low, high]}
     spread = one.quantile(0.95) - one.quantile(0.05) or high - low
     step = nice_step(spread / _STEPS)
@@ -268,14 +269,13 @@ def _numeric(one: Field, k: int) -> tuple[dict[str, Any], str, str]:
     words = "whole numbers" if one.is_whole else "numbers"
     wrong = one.refused(one.numbers or {})
     also = f"; {wrong:,} rows have no number and are refused" if wrong else ""
-    return keys, f"{words}, {len(one.counts):,} different; bounds are rounded outwards and clip{also}", ""
+    ask = "" if reached else f"fewer than {k} people have a number, and no rare one is written here: give bounds"
+    return keys, f"{words}, {len(one.counts):,} different; bounds, which clip, are what {k} people reach{also}", ask
 
 
-def outer_bounds(one: Field, k: int) -> tuple[float, float]:
-    """Return round numbers outside all values; none is a value that fewer than k people have."""
-    numbers = one.numbers or {0: 0.0}
-    low, high = min(numbers.values()), max(numbers.values())
-    rare = {number for value, number in numbers.items() if one.people[value] < k}
+def outer_bounds(one: Field, k: int, low: float, high: float) -> tuple[float, float]:
+    """Return round numbers outside what k people reach; none is a value that fewer have."""
+    rare = {number for value, number in (one.numbers or {}).items() if one.people[value] < k}
     if one.kind is Kind.AGE and low >= 0 and 20 < high <= 120 and rare.isdisjoint({0.0, 120.0}):  # noqa: PLR2004
         return 0.0, 120.0
     step = nice_step((high - low) / 10 or abs(high) or 1.0)
@@ -312,6 +312,9 @@ def _ordinal(one: Field, order: Sequence[str], k: int) -> tuple[dict[str, Any], 
     """Return an order of the words that at least k people have; a category, if too many rows have others."""
     common = {text_of(value) for value in one.common(k)}
     kept = [text for text in order if text in common]
+    if not one.has_people:
+        ask = "the words have an order: say who the person is with --subject, or give scale: ordinal, order"
+        return {"scale": "nominal"}, f"categories, {len(one.counts):,} different", ask
     left = one.refused(one.texts[text] for text in kept)
     if len(kept) < _TWO or left > _MOST_LEFT * one.present:
         ask = "the words have an order, but some are rare, and no rare word is written here: give scale: ordinal, order"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
@@ -19,6 +19,7 @@ import msgspec
 
 from shoal.errors import ConfigError, InputError
 from shoal.files import Files, open_input
+from shoal.files.files import parts_of
 from shoal.formats.csv import CsvFormat
 from shoal.formats.json import JsonFormat
 from shoal.policy import BLANKS, FieldPath
@@ -78,14 +79,30 @@ class Sample:
     notes: list[str] = field(default_factory=list)
     has_others: bool = False
 
+    def closed(self, objects: Collection[FieldPath]) -> Sample:
+        """Return the sample with each of these objects as one field of nested values."""
+        columns: dict[FieldPath, Values] = {}
+        for path, values in self.columns.items():
+            whole = next((path[:depth] for depth in range(1, len(path)) if path[:depth] in objects), None)
+            if whole is None:
+                columns[path] = values
+                continue
+            before = columns.get(whole, [ABSENT] * len(values))
+            columns[whole] = [old if value is ABSENT else NESTED for old, value in zip(before, values, strict=True)]
+        return replace(self, columns=columns)
+
 
 def read_sample(path: str, source_format: str | None) -> Sample:
-    """Read at most `MAX_ROWS` rows of a file; InputError or ConfigError, with the remedy, if it cannot be read."""
+    """Read at most `MAX_ROWS` rows of a file, or of the first of a folder or pattern.
+
+    InputError or ConfigError, with the remedy, if it cannot be read.
+    """
     file_format = Files(path, source_format=source_format).input_format()
     name = "standard input" if path == "-" else Path(path).name
-    with open_input(path) as stream:
+    parts = parts_of(path)
+    with open_input(parts[0] if parts else path) as stream:
         if isinstance(file_format, CsvFormat | JsonFormat):
-            content = stream.read(MAX_BYTES + 1)
+            content = _read_bytes(stream)
             read = _read_csv if isinstance(file_format, CsvFormat) else _read_json
             try:
                 sample = read(content[:MAX_BYTES], name, len(content) > MAX_BYTES)
@@ -98,7 +115,15 @@ def read_sample(path: str, source_format: str | None) -> Sample:
             raise ConfigError(f"{path}: a sample is CSV, JSON lines or Parquet; write it as one of these")
     if not sample.rows:
         raise InputError(f"{path}: has no rows; give a sample with records")
-    return sample
+    return replace(sample, is_cut=sample.is_cut or len(parts) > 1)
+
+
+def _read_bytes(stream: BinaryIO) -> bytes:
+    """Return at most one byte more than `MAX_BYTES`; a compressed file gives them piece by piece."""
+    content = bytearray()
+    while len(content) <= MAX_BYTES and (piece := stream.read1(MAX_BYTES + 1 - len(content))):  # type: ignore[attr-defined]
+        content += piece
+    return bytes(content)
 
 
 # ---------------------------------------------------------------- CSV
@@ -106,7 +131,11 @@ def read_sample(path: str, source_format: str | None) -> Sample:
 _DELIMITERS = (",", ";", "\t", "|")
 _SNIFFED_LINES = 200
 _COMMA_NUMBER = re.compile(r"[-+]?[0-9]*,[0-9]+")
-_NUMBER_OR_NOTHING = re.compile(r"\s*([-+]?[0-9]*[.,]?[0-9]+)?\s*")
+_OF_RECORD = re.compile(
+    r"[-+]?[0-9]*[.,]?[0-9]+|[0-9]{1,4}[-./][0-9]{1,2}([-./][0-9]{1,4})?([ T].*)?"
+    r"|[0-9]{1,2}[ -][A-Za-z]{3,9}[ -][0-9]{4}.*|[^@\s]+@[^@\s]+\.[^@\s]+"
+)
+"""A number, a date or an e-mail address."""
 _BINARY_STARTS = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"BZh", b"\x28\xb5\x2f\xfd")
 
 
@@ -129,6 +158,7 @@ def _read_csv(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT00
     read = list(islice(rows, MAX_ROWS + 1))
     records = [row for row in read[:MAX_ROWS] if len(row) == len(header) and row != header]
     columns: list[Values] = [list(column) for column in zip(*records, strict=True)] or [[] for _ in header]
+    _require_names(header, columns, name)
     found = options | {"encoding": encoding, "line_end": "cr" if has_returns else "lf"}
     found["decimal"] = "," if options["delimiter"] != "," and _has_decimal_commas(columns) else "."
     left_out = len(read[:MAX_ROWS]) - len(records)
@@ -225,8 +255,6 @@ def _require_no_preamble(lines: Sequence[str], name: str) -> None:
 
 def _check_header(header: Sequence[str], lines: Sequence[str], options: dict[str, str], name: str) -> None:
     """Refuse a first line that cannot be a header; no error quotes a cell, which may be a value."""
-    if all(_NUMBER_OR_NOTHING.fullmatch(cell) for cell in header) and len(lines) > 1:
-        raise InputError(f"{name}, line 1: looks like a record; add a first line with the names of the columns")
     if not header[-1] and len(header) > 1:
         widths = {len(row) for row in _rows(lines[1:_SNIFFED_LINES], options)}
         where = "all lines" if len(header) in widths else "the header"
@@ -236,6 +264,16 @@ def _check_header(header: Sequence[str], lines: Sequence[str], options: dict[str
             raise InputError(f"{name}, line 1: column {number} has no name; add one")
         if (other := header.index(cell) + 1) < number:
             raise InputError(f"{name}, line 1: columns {other} and {number} have one name; rename one of them")
+
+
+def _require_names(header: Sequence[str], columns: Sequence[Values], name: str) -> None:
+    """Refuse a first line that may be a record, because its cells would be published as names of fields."""
+    for number, (cell, values) in enumerate(zip(header, columns, strict=True), 1):
+        if values and (_OF_RECORD.fullmatch(cell) or cell in values):
+            raise InputError(
+                f"{name}, line 1: looks like a record, as column {number} has a number, a date, an e-mail address or a "
+                "value of its column; add a first line with the names of the columns, or rename the column"
+            )
 
 
 def _has_decimal_commas(columns: Sequence[Values]) -> bool:
@@ -271,8 +309,11 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         values.extend([ABSENT] * (len(objects) - len(values)))
     _close_objects(columns)
     hidden = [path for path in columns if len(path) > 1 and any("." in part or part.isdigit() for part in path)]
-    for path in hidden:
+    alike = [path for path in columns if len(path) > 1 and path not in hidden and (".".join(path),) in columns]
+    for path in (*hidden, *alike):
         del columns[path]
+    if alike:
+        notes.append(f"{len(alike):,} of the fields in objects are dropped: another field has the name of their path")
     if hidden:
         notes.append(f"{len(hidden):,} fields are dropped: no path leads to names with dots or of digits in objects")
     return Sample(
@@ -283,7 +324,7 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         is_cut=is_cut,
         columns=columns,
         notes=notes,
-        has_others=bool(hidden),
+        has_others=bool(hidden or alike),
     )
 
 

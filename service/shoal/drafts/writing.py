@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from shoal.drafts.draft import EVERY_RECORD, Draft
+from shoal.drafts.fields import may_be_code
 from shoal.drafts.guesses import Guess
 from shoal.policy import DECIDE
 
@@ -43,7 +44,10 @@ def _head(draft: Draft) -> Iterator[str]:
 
 
 def _attributes(draft: Draft) -> Iterator[str]:
-    if draft.sample.has_others or any(map(_is_left_out, draft.guesses)):
+    if draft.hidden:
+        what = "1 field is" if draft.hidden == 1 else f"{draft.hidden:,} fields are"
+        yield f"# {what} dropped and not named here: fewer than {draft.k} people have it, and a name can be a value."
+    if draft.hidden or draft.sample.has_others or any(map(_is_left_out, draft.guesses)):
         yield "# Not declared, and so dropped, is what some records lack: a declared field must be there."
         yield "undeclared: drop"
     if all(guess.role != "quasi_identifier" for guess in draft.guesses):
@@ -74,6 +78,9 @@ def _keys(guess: Guess) -> Iterator[str]:
 
 def _settings(draft: Draft) -> Iterator[str]:
     sample = draft.sample
+    if may_be_code(sample):
+        what = "NA is missing in all fields" if "NA" in draft.missing else "NA is a value"
+        yield f"{DECIDE}missing_values: {what}, and may be a code of two letters, as that of Namibia; is this right?"
     if draft.missing:
         yield "# These texts were seen, and mean that a value is missing."
         yield f"missing_values: {_flow(['', *draft.missing])}"
@@ -115,11 +122,16 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotation marks, in which JSON and YAML agree."""
-    written = json.dumps(text, ensure_ascii=False)
-    return written if written.isprintable() else json.dumps(text)
+    """Return a text in quotation marks, as YAML reads it."""
+    return "".join(map(_escaped, json.dumps(text, ensure_ascii=False)))
+
+
+def _escaped(letter: str) -> str:
+    """Return a letter, or its code if it is not printable: YAML knows no surrogate pairs, which JSON writes."""
+    code = ord(letter)
+    return letter if letter.isprintable() else f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04x}"  # noqa: PLR2004
 
 
 def _comment(text: str) -> str:
     """Return a name for a comment, which no character of it can end."""
-    return text if text.isprintable() else json.dumps(text)
+    return text if text.isprintable() else _quoted(text)

@@ -133,7 +133,7 @@ def read_table(
     where the first one is, and how many there are for each field and reason. ``advance`` is called with the number of
     records of each block.
     """
-    first, refusals, quarantined = "", RefusalCounter(has_names=True), RefusalCounter()
+    first, refusals, quarantined = "", RefusalCounter(policy.k), RefusalCounter()
     dropped = Counter[str]()
     block_start = 0
     for block, records in source.blocks:

@@ -72,7 +72,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         if (header := encoder.header()) is not None:
             target.write(encoder.encode_lines([header]))
-        refusals = RefusalCounter(has_names=True)
+        refusals = RefusalCounter(policy.k)
         if records is not None:
             with reading_bar(files.source, records.unit, source if follow is None else None) as advance:
                 process_records(pipeline, records, writer, follow, refusals, advance, compiler.advance)

@@ -39,7 +39,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None, most: int
                 return background.run(lambda: _sample_table(policy, encoder, records, display.tell))
         pipeline = PartitionPipeline(policy, encoder)
         writer = OutputWriter(encoder, None, None, None, "", release_strategy(policy))
-        refusals = RefusalCounter(has_names=True)
+        refusals = RefusalCounter(policy.k)
         with KernelCompiler(policy, log) as compiler, reading_bar(source, opened.unit, file) as advance:
             process_records(pipeline, records, writer, None, refusals, advance, compiler.advance)
         return report_stream(policy, pipeline, refusals)
@@ -73,7 +73,7 @@ def run_reference(
     before anything is written, if the sample cannot be read or has too few subjects.
     """
     file_format = Files(source, source_format=source_format).input_format()
-    sample, refusals = ReferenceSample(policy, attribute), RefusalCounter(has_names=True)
+    sample, refusals = ReferenceSample(policy, attribute), RefusalCounter(policy.k)
     with open_input(source) as file, open_output(target) as output:
         opened = open_source(file, file_format, policy, JsonEncoder(policy), source, with_columns=True)
         count = 0
@@ -116,7 +116,7 @@ def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]], left: int) -> 
 
 
 def _sample_table(policy: Policy, encoder: RecordEncoder, source: RecordSource, progress: Progress) -> RunReport:
-    table, refusals, first_record = TablePipeline(policy, encoder), RefusalCounter(has_names=True), 0
+    table, refusals, first_record = TablePipeline(policy, encoder), RefusalCounter(policy.k), 0
     for block, records in source.blocks:
         for index, reason, faults in source.refused(block, records):
             refusals.add(reason.value, faults)

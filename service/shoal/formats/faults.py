@@ -211,7 +211,7 @@ class RecordFault(NamedTuple):
     detail: str = ""
     """What differs between records with the same fault; takes the place of ``reason`` in `location`."""
     names: tuple[str, ...] = ()
-    """Fields that the policy does not declare. They can be values: only who has the file may see them."""
+    """Fields that the policy does not declare. They can be values: `RefusalCounter` lists those of k records."""
 
     @property
     def kind(self) -> str:
@@ -222,8 +222,7 @@ class RecordFault(NamedTuple):
     def location(self) -> str:
         """Text that follows the line number of the record in an error."""
         if not self.field:
-            named = f" ({_listed(self.names)})" if self.names else ""
-            return f": {self.detail or self.reason}{named}"
+            return f": {self.detail or self.reason}"
         where = f"column {self.column} ({self.field})" if self.column else f"field {self.field}"
         return f", {where}: {self.detail or self.reason}"
 
@@ -242,13 +241,15 @@ _MAX_NAMES, _MAX_NAME, _MAX_COUNTED_NAMES = 3, 40, 1000
 class RefusalCounter:
     """Counts refused records: ``total``, and by kind. Its memory is bounded by the number of fields of the policy.
 
-    With ``has_names`` it keeps some names of undeclared fields for a terminal. A name can be a value.
+    With ``k`` it lists some undeclared fields that at least k records have. Guarantee: no other name, which can be a
+    value, is in a text.
     """
 
-    def __init__(self, *, has_names: bool = False) -> None:
+    def __init__(self, k: int = 0) -> None:
         self.total = 0
         self._counts: Counter[tuple[str, str, str]] = Counter()
-        self._names: Counter[str] | None = Counter() if has_names else None
+        self._names: Counter[str] | None = Counter() if k else None
+        self._k = k
 
     def add(self, reason: str, faults: Sequence[RecordFault], count: int = 1) -> None:
         """Count refused records that have the same faults, if they are known; each fault is counted."""
@@ -256,7 +257,8 @@ class RefusalCounter:
         for field, text in {(fault.field, fault.reason) for fault in faults} or {("", "")}:
             self._counts[reason, field, text] += count
         if self._names is not None and len(self._names) < _MAX_COUNTED_NAMES:
-            self._names.update(name for fault in faults for name in fault.names)
+            for name in dict.fromkeys(name for fault in faults for name in fault.names):
+                self._names[name] += count
 
     def texts(self, records_in: int) -> list[str]:
         """Return a text for each kind, the most frequent first, such as ``1,350 of 7,874 invalid: weight: empty``."""
@@ -269,8 +271,8 @@ class RefusalCounter:
         for (reason, field, fault), count in ordered[:MAX_KINDS]:
             remedy = _remedy_for(fault)
             text = f"{count:,} of {records_in:,} {': '.join(filter(None, (reason, field, fault)))}"
-            if self._names and fault == FaultReason.UNDECLARED:
-                text += f" ({_listed([name for name, _ in self._names.most_common(_MAX_NAMES + 1)])})"
+            if fault == FaultReason.UNDECLARED and (names := self._common_names()):
+                text += f" ({_listed(names)})"
             found.append((text, "" if remedy == fault else remedy))
         rest = len(ordered) - MAX_KINDS
         return found + ([(f"{rest} more kind{'s' if rest > 1 else ''}", "")] if rest > 0 else [])
@@ -284,6 +286,10 @@ class RefusalCounter:
         remedy = _remedy_for(first)
         fields = ", ".join(dict.fromkeys(field for field, text in kinds[:MAX_KINDS] if field and text == first))
         return f"{fields}: {remedy}" if fields else remedy
+
+    def _common_names(self) -> list[str]:
+        names = self._names or Counter()
+        return [name for name, count in names.most_common(_MAX_NAMES + 1) if count >= self._k]
 
     def _ordered(self) -> list[tuple[tuple[str, str, str], int]]:
         """Return the kinds with their counts, the most frequent first, and kinds with equal counts by their texts."""

@@ -23,6 +23,7 @@ WARNINGS = {
     "identifier_like": "is published unchanged and nearly all of its values are unique texts",
     "known_outside": "is published unchanged, and by its name others know it of a person",
     "known_together": "with the published values, these fields single out rows",
+    "may_be_person": "may name a person, whom many subjects are, and by it clusters have fewer than k",
     "left_out": "many records are not in the release, so it need not show what the original shows",
     "clipped": "many values were outside the bounds and count as the bound",
     "unique_values": "is published unchanged and has many unique values",

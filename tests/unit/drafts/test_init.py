@@ -144,14 +144,60 @@ def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_p
     lines = ["person,grade,fee,level,town"]
     lines += [f"{i},{i % 40},{i % 25 * 1.5},{['low', 'high'][i % 2]},Town{i % 6}" for i in range(2000)]
     # One person has all extremes and the rare words, in many rows.
-    lines += ["777,-10,-5,medium,Atlantis", "777,50,40,medium,Atlantis", "777,0,0,medium,NA"] * 4
+    lines += ["777,-10,-5,medium,Atlantis", "777,1234567,40,medium,Atlantis", "777,0,0,medium,NA"] * 4
+    lines += [f"777,{n},0,low,Atlantis" for n in range(1234500, 1234520)]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
     text = write_draft(Draft.of(read_sample(str(path), None), "person"))
-    assert re.findall(r"bounds: \[(.*?)\]", text) == ["-15, 55", "-6, 42"]
+    assert re.findall(r"bounds: \[(.*?)\]", text) == ["0, 40", "-2, 36"]
     assert "order: [low, high]" in text
+    draft = Draft.of(read_sample(str(path), None), "person").with_settings(2_001, 4_000)
+    fee = next(one for one in draft.guesses if one.field.name == "fee")
+    assert (fee.keys["bounds"], fee.decide[:43]) == ([0.0, 1.0], "fewer than 2001 people have a number, and n")
     assert "order lacks words that fewer than 10 people have, and their 12 rows are refused" in text
     assert not re.search(r"medium|Atlantis|Town|777", text)
+
+
+def test_a_code_of_two_letters_that_reads_na_is_no_missing_value(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    lines = ["pid,age,land", *(f"p{i},{20 + i % 50},{('NA', 'DE', 'ZA', 'BW')[i % 4]}" for i in range(60))]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    text = write_draft(Draft.of(read_sample(str(path), None), "pid"))
+    assert "missing_values: [" not in text
+    assert f"{DECIDE}missing_values: NA is a value, and may be a code of two letters" in text
+    assert "missing" not in drafted(path, "pid")["attributes"]["land"]
+
+
+def test_names_that_meet_or_are_not_printable_make_a_policy(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records = [{"a.b": i % 9, "a": {"b": i, "c": i % 7}, "x\U0001d173\u2028": i % 5} for i in range(60)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    assert list(drafted(path, "every_record")["attributes"]) == ["a.b", "a.c", "x\U0001d173\u2028"]
+    text = write_draft(Draft.of(read_sample(str(path), None), "every_record"))
+    assert "# 1 of the fields in objects are dropped: another field has the name of their path" in text
+
+
+def test_a_compressed_file_and_the_first_of_a_folder_are_read(tmp_path: Path) -> None:
+    plain = german(tmp_path / "a.csv").read_bytes()
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(plain))
+    (tmp_path / "parts").mkdir()
+    for name in ("1.csv", "2.csv"):
+        (tmp_path / "parts" / name).write_bytes(plain)
+    columns = read_sample(str(tmp_path / "a.csv"), None).columns
+    for name, is_cut in (("b.csv.gz", False), ("parts", True), ("parts/*.csv", True)):
+        sample = read_sample(str(tmp_path / name), None)
+        assert (sample.rows, sample.is_cut, sample.columns == columns) == (600, is_cut, True)
+
+
+@pytest.mark.parametrize("person", ["who", "patient"])
+def test_no_order_is_written_until_the_person_is_known(tmp_path: Path, person: str) -> None:
+    lines = [f"{person},age,grade", *(f"w{i % 60},{20 + i % 50},{('mild', 'moderate')[i % 2]}" for i in range(600))]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([*lines, *["w7,30,severe"] * 12]), encoding="utf-8")
+    text = write_draft(Draft.of(read_sample(str(path), None)))
+    assert ("order: [" in text, "severe" in text) == (False, False)
+    assert f"{DECIDE}grade: the words have an order: say who the person is" in text
+    assert "severe" not in write_draft(Draft.of(read_sample(str(path), None), person))
 
 
 def init(path: Path, *more: str, stdin: bytes = b"") -> Ended:
@@ -204,12 +250,39 @@ def test_what_no_policy_can_declare_or_publish_is_dropped_and_said(tmp_path: Pat
     assert f"{DECIDE}no field is left to make alike" in init(path).stdout.decode()
 
 
+def test_a_key_that_few_people_have_is_not_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records: list[dict[str, Any]] = [
+        {"pid": i % 60, "age": 20 + i % 50, "scores": {f"Anna{i % 60} Huber": {"x": 1}}} for i in range(720)
+    ]
+    records = [record | ({"Eve Muster": 1} if record["pid"] == 7 else {}) for record in records]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    for subject, k in (("pid", 5), ("", 10)):
+        text = write_draft(Draft.of(read_sample(str(path), None), subject))
+        assert not re.search(r"Huber|Muster", text)
+        assert f"# 1 field is dropped and not named here: fewer than {k} people have it" in text
+        assert f"{DECIDE}scores: to publish it whole" in text
+    assert said(drafted(path, "pid"), "role") == {
+        "pid": ["identifier"],
+        "age": ["quasi_identifier"],
+        "scores": ["identifier"],
+    }
+    done = init(path, "--subject", "nobody")
+    assert (done.returncode, re.search(rb"Huber|Muster", done.stderr)) == (2, None)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "the file is empty; give at least a header"),
         (b"a,b\n", "has no rows; give a sample with records"),
-        (b"1,2\n3,4\n", "line 1: looks like a record; add a first line with the names of the columns"),
+        (
+            b"1,2\n3,4\n",
+            "line 1: looks like a record, as column 1 has a number, a date, an e-mail address or a value of",
+        ),
+        (b"Ann Muster,1950-01-11,A\nBob Beispiel,1960-02-12,B\n", "line 1: looks like a record, as column 2 has"),
+        (b"Ann Muster,ann@a.org\nBob Beispiel,bob@a.org\n", "line 1: looks like a record, as column 2 has"),
+        (b"Ann Muster,F\nBob Beispiel,M\nEve Exempel,F\n", "line 1: looks like a record, as column 2 has"),
         (b"a,b,\n1,2,\n", "line 1: the header ends with a delimiter; remove it from all lines"),
         (b"a,,c\n1,2,3\n", "line 1: column 2 has no name; add one"),
         (b"a,b,a\n1,2,3\n", "line 1: columns 1 and 3 have one name; rename one of them"),
