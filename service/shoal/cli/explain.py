@@ -111,6 +111,7 @@ FINDINGS = {
     "known_outside": "A field is published unchanged as confidential, and by its name others know it of a person.",
     "clipped": "Values were outside the declared bounds and count as the bound.",
     "other_person": "By another identifier, clusters have fewer than k people: is the subject really the person?",
+    "may_be_person": "By an identifier that many subjects share, clusters have fewer than k people, if it is a person.",
     "near_duplicate_subjects": "Subjects differ only in case, blanks, punctuation or zeros: one person may be several.",
     "other_policy": "Evidence or summary were written under another policy.",
     "byte_order_mark": "The release begins with a byte order mark, as Shoal writes none: a program saved it anew.",
