@@ -330,13 +330,17 @@ def json_parts(
     No scalar has an escape, so a line of columns means the same to a JSON parser. Lines of an original may have a space
     after a colon or a comma, and blanks at their ends; those of a release have none.
     """
-    space, end = (" ?", "[ \\t\\r]*") if is_original else ("", "")
     columns = [name for name in names if name in wanted]
+    if not columns:
+        for block in blocks:
+            yield from block
+        return
+    space, end = (" ?", "[ \\t\\r]*") if is_original else ("", "")
     kinds = ("" if name in wanted else "?:" for name in names)
     fields = [f"{re.escape(json_text(name))}:{space}({kind}{_SCALAR})" for name, kind in zip(names, kinds, strict=True)]
     pattern = re.compile(rf"^(?:\{{{f',{space}'.join(fields)}\}}{end}|(.*))$", re.MULTILINE)
     for block in blocks:
-        text = decoded_lines(block) if columns else None
+        text = decoded_lines(block)
         rows: list[tuple[str, ...]] = [] if text is None else pattern.findall(text)
         others = [place for place, row in enumerate(rows) if row[-1] or not row[0]]
         if text is None or len(others) << 4 > len(rows):
