@@ -65,17 +65,21 @@ _SCALAR = r'-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|"[^"\\\x00-\x1f
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
-def _open_zstd(path: Path, _mode: str) -> BinaryIO:
+def _open_zstd(file: BinaryIO) -> BinaryIO:
     arrow = import_module("pyarrow")
-    return io.BufferedReader(arrow.CompressedInputStream(arrow.OSFile(str(path)), "zstd"))
+    return cast("BinaryIO", arrow.CompressedInputStream(arrow.PythonFile(file, "r"), "zstd"))
 
 
-_OPENERS: dict[str, Callable[..., Any]] = {
+_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,
     ".zst": _open_zstd,
 }
+_MOST_TIMES, _FREE_BYTES = 200, 1 << 26
+"""A file that uncompresses to more than this multiple of its bytes read, and these bytes, is refused."""
+_MAX_LINE_BYTES = 1 << 26
+"""A compressed file with a line that is much longer is refused: its own size does not tell what memory it takes."""
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
 codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
@@ -289,7 +293,38 @@ def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str]
 
 def _open(path: Path) -> BinaryIO:
     """Open a file, which is compressed if its suffix says so."""
-    return cast("BinaryIO", _OPENERS.get(path.suffix.lower(), open)(path, "rb"))
+    file = path.open("rb")
+    return io.BufferedReader(_Uncompressed(path, file), BLOCK_BYTES) if is_compressed(path) else file
+
+
+class _Uncompressed(io.RawIOBase):
+    """The content of a compressed file; `InputError` if it is far larger, or has a line that fills the memory."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file, self._content = path, file, _OPENERS[path.suffix.lower()](file)
+        self._left, self._line = _FREE_BYTES, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - a writable buffer
+        """Read the next bytes, none at the end."""
+        before = self._file.tell()
+        chunk = self._content.read(len(buffer))
+        self._left += _MOST_TIMES * (self._file.tell() - before) - len(chunk)
+        last_end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+        self._line = len(chunk) - last_end - 1 if last_end >= 0 else self._line + len(chunk)
+        if self._left < 0 or self._line > _MAX_LINE_BYTES:
+            fault = f"is more than {_MOST_TIMES} times as large" if self._left < 0 else "has a line of more than 64 MiB"
+            raise InputError(f"{self._path}: {fault} when uncompressed; uncompress it to a file, if you trust it")
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def close(self) -> None:
+        """Close the file."""
+        super().close()
+        self._file.close()
 
 
 def _unreadable(path: Path, reason: str | None = None) -> InputError:
@@ -330,13 +365,17 @@ def json_parts(
     No scalar has an escape, so a line of columns means the same to a JSON parser. Lines of an original may have a space
     after a colon or a comma, and blanks at their ends; those of a release have none.
     """
-    space, end = (" ?", "[ \\t\\r]*") if is_original else ("", "")
     columns = [name for name in names if name in wanted]
+    if not columns:
+        for block in blocks:
+            yield from block
+        return
+    space, end = (" ?", "[ \\t\\r]*") if is_original else ("", "")
     kinds = ("" if name in wanted else "?:" for name in names)
     fields = [f"{re.escape(json_text(name))}:{space}({kind}{_SCALAR})" for name, kind in zip(names, kinds, strict=True)]
     pattern = re.compile(rf"^(?:\{{{f',{space}'.join(fields)}\}}{end}|(.*))$", re.MULTILINE)
     for block in blocks:
-        text = decoded_lines(block) if columns else None
+        text = decoded_lines(block)
         rows: list[tuple[str, ...]] = [] if text is None else pattern.findall(text)
         others = [place for place, row in enumerate(rows) if row[-1] or not row[0]]
         if text is None or len(others) << 4 > len(rows):

@@ -793,7 +793,7 @@ class PublishedTimes(PublishedValues):
 
     def _of_clusters(self, values: FloatVector, sizes: Int64Vector, has_most: BoolVector) -> list[str]:
         """Return the texts of clusters from sums of whole milliseconds, which 63 bits hold."""
-        if sizes.max() * max(-_FIRST_MS, _LAST_MS) >= 1 << 63:
+        if int(sizes.max()) * max(-_FIRST_MS, _LAST_MS) >= 1 << 63:
             return super()._of_clusters(values, sizes, has_most)
         is_present, starts = ~np.isnan(values), np.cumsum(sizes) - sizes
         sums = np.add.reduceat(np.where(is_present, values, 0.0).astype(np.int64), starts)

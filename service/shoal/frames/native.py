@@ -226,7 +226,8 @@ def _pandas_column(pandas: Any, column: pa.ChunkedArray, old: Any, source: pa.Da
         made = column.to_pandas(types_mapper={column.type: old}.get)
     else:
         made = column.to_pandas()
-        made = made.astype(old) if column.type == source else made
+        # The old type of categories holds all of the input. Only those in the column are published.
+        made = made.astype(old) if column.type == source and not pa.types.is_dictionary(source) else made
     return made.reset_index(drop=True)
 
 

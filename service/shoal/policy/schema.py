@@ -551,7 +551,8 @@ class StreamSection(Section):
     )
     max_held_bytes: int = key(
         "Largest size of what the records of a partition that wait publish unchanged, in bytes. Beyond it the oldest "
-        "record is decided early. Bounds the memory of a worker where records are large.",
+        "record is decided early. Bounds the memory of a worker where records are large. With `release: ordered`, "
+        "decided records that wait for earlier ones are not counted.",
         default=MAX_HELD_BYTES,
         ge=1_000_000,
         le=1 << 40,

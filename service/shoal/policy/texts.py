@@ -229,6 +229,8 @@ def _form_fault(text: str) -> str:
             f"'%{unknown[0]}' is not known; give %Y (4 digits), %m or %b (Jan), %d, %H (24 hours), %M, %S, %f and %z; "
             "write years with 4 digits and hours from 0 to 23 in the input"
         )
+    if re.search("[0-9]", _DIRECTIVE.sub("", text)):
+        return "has a digit of its own, which would fit any digit; give %H, %M, %S or %f for parts that are always 0"
     is_plain = text.isascii() and text.isprintable()
     if not is_plain or "Y" not in found or len(found) < len(names) or found >= {"m", "b"}:
         return "must be printable ASCII with %Y, and with no part of a time twice"

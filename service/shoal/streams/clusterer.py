@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.errors import ParameterError
+from shoal.errors import GuaranteeError, ParameterError
 from shoal.policy import MAX_DELTA, RULES, resolve_rule
 from shoal.protection.diversity import NO_L, DiversityRule, Protection
 from shoal.streams.diverse import BY_DISTANCE, DiverseBlockRule, DiverseRule
@@ -177,6 +177,7 @@ class StreamClusterer:
         checked = self._validator.validate_coordinates(coordinates)
         self.begin(len(checked), subjects, positions, expiry_keys, codes, values, bins)
         self._rule.decide(self._arriving, checked, self._decided)
+        self._arriving = self._arriving[:, len(checked) :]
         return self.end()
 
     def begin(
@@ -190,6 +191,7 @@ class StreamClusterer:
         bins: Int64Matrix | None = None,
     ) -> None:
         """Begin a block of ``count`` records as in `push`; `decide` on its parts and `end` follow."""
+        self._require_decided()
         block = self._validator.validate(count, subjects, positions, expiry_keys, codes, values, bins)
         self._invariants.register(block.positions, block.subjects, block.codes[:, self._code_count :])
         self._validator.remember(block, by_subject=subjects is not None)
@@ -209,7 +211,8 @@ class StreamClusterer:
         )
 
     def end(self) -> Decisions:
-        """Return all decisions of the block, verified; raises `GuaranteeError` as `push`."""
+        """Return all decisions of the block, verified; raises `GuaranteeError` as `push`, or if a record is left."""
+        self._require_decided()
         return self._verified(trim(self._decided))
 
     def flush(self) -> Decisions:
@@ -221,6 +224,11 @@ class StreamClusterer:
         nothing = np.zeros(0, np.int64)
         self._invariants.register(nothing, nothing)
         return self._verified(self._rule.flush(self._validator.last))
+
+    def _require_decided(self) -> None:
+        """Raise `GuaranteeError` if the rule has not seen all records of the block, in this call and all later ones."""
+        if left := self._arriving.shape[1]:
+            raise GuaranteeError(f"records of a block without a decision: {left}; nothing of it is released")
 
     def _verified(self, decisions: DecisionBuffer) -> Decisions:
         subjects, max_per_subject = self._invariants.verify(decisions)

@@ -209,3 +209,9 @@ def test_columns_of_a_release_are_its_rows(tmp_path: Path, monkeypatch: pytest.M
         one, other = read_both_ways(monkeypatch, partial(rows_of, given, form, path))
         assert one == other
         assert any(check.failed for check in one[0]) == bool(share)
+
+
+def test_lines_of_which_no_column_is_wanted_need_no_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_SCALAR", "(")  # a pattern with it does not compile
+    lines = [b'{"a":1,"b":2}', b"x"]
+    assert list(reading.json_parts([lines], ["a", "b"], (), is_original=False)) == lines

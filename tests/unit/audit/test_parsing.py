@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from oracle.naive_release import load_policy
 from pyarrow import parquet
+from shoal.audit import reading
 from shoal.audit.originals import csv_line, read_originals
 from shoal.audit.reading import (
     TOMBSTONE,
@@ -17,6 +19,7 @@ from shoal.audit.reading import (
     JsonNumber,
     byte_lines,
     is_ended,
+    line_blocks,
     original_header,
     original_records,
     released_header,
@@ -64,6 +67,25 @@ def test_the_suffix_decides_the_form() -> None:
 def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.jsonl: cannot be read: No such file"):
         list(byte_lines(tmp_path / "none.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "fault"),
+    [
+        ("_FREE_BYTES", b"{}\n" * 200_000, "is more than 200 times as large when uncompressed"),
+        ("_MAX_LINE_BYTES", b"a" * 400_000, "has a line of more than 64 MiB when uncompressed"),
+    ],
+)
+def test_a_compressed_file_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, text: bytes, fault: str
+) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(text))
+    assert sum(map(len, byte_lines(path))) == len(text.replace(b"\n", b""))
+    monkeypatch.setattr(reading, limit, 1000)
+    for read in (byte_lines, line_blocks):
+        with pytest.raises(InputError, match=f"{fault}; uncompress it to a file, if you trust it"):
+            list(read(path))
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,13 @@ def test_only_values_that_the_policy_allows_are_accepted(
     assert (published.allows(text), published.within_bounds(text)) == (is_allowed, is_inside)
 
 
+def test_a_sum_of_late_times_of_a_large_cluster_does_not_wrap() -> None:
+    published = PublishedTimes(attribute(Scale.TIME, time_step=TimeStep(1, "day")), "jsonl")
+    count = 36_500  # as many times of the year 9999 exceed 63 bits
+    times = np.full(count, 253_402_214_400_000.0)
+    assert published.of_clusters(times, np.arange(count), np.array([count])) == ['"9999-12-31"']
+
+
 def many_values(random: Random, kind: str, count: int) -> list[float]:
     """Return values of members; of numbers some that need all bits of a float64."""
     pools: dict[str, Callable[[], float]] = {

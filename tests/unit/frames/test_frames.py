@@ -277,6 +277,9 @@ def test_nothing_of_the_input_passes_beside_the_published_values() -> None:
     release = anonymize_table(table, POLICY)
     assert release.table.attrs == {}
     assert release.table["job"].cat.categories.tolist() == ["cook", "nurse"]
+    unused = [f"{HIDDEN} {number}" for number in range(1 << 15)]  # the codes need 32 bits, as the published ones have
+    many = changed(job=pd.Categorical(["nurse", "cook"] * 30, categories=["nurse", *unused, "cook"]))
+    assert anonymize_table(many, POLICY).table["job"].cat.categories.tolist() == ["cook", "nurse"]
     arrow = pa.Table.from_pandas(table).replace_schema_metadata({"owner": HIDDEN})
     made = anonymize_table(arrow, POLICY | {"undeclared": "drop"}).table
     assert made.schema.metadata is None

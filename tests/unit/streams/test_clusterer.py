@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.errors import ParameterError
+from shoal.errors import GuaranteeError, ParameterError
 from shoal.streams import StreamClusterer
 from shoal.streams.steering import order_keeping_weight
 
@@ -46,6 +46,17 @@ def test_a_record_that_would_find_too_few_others_replaces_the_farthest_young_mem
 def test_a_record_that_will_find_enough_others_stays_held() -> None:
     decided = StreamClusterer(3, 4, 1, rule="greedy").push(np.array([[0.0], [9.0], [0.1], [0.2], [0.3]]))
     assert decided.positions.tolist() == [0, 2, 3]
+
+
+def test_a_block_does_not_end_before_all_its_records_are_decided() -> None:
+    stream = StreamClusterer(2, 3, 1)
+    stream.begin(2)
+    stream.decide(np.zeros((1, 1)))
+    for _ in range(2):
+        with pytest.raises(GuaranteeError, match="records of a block without a decision: 1"):
+            stream.end()
+    with pytest.raises(GuaranteeError, match="records of a block without a decision: 1"):
+        stream.push(np.zeros((1, 1)))
 
 
 def test_returned_arrays_are_copies_and_parameters_may_be_numpy_integers() -> None:
