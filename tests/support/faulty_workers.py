@@ -28,6 +28,7 @@ from support.kafka_broker import (
     create_topic,
     create_topics,
     forget_members,
+    is_shown,
     produce,
     read_all,
     wait_for,
@@ -269,6 +270,8 @@ class Deployment:
         finally:
             last.kill()
         assert last.code == 0, last.said[-2000:]
+        shown = [self.topics[role] for role in SIDE if role in self.topics]
+        await wait_until(lambda: is_shown(self.bootstrap, *shown), 30, "the last transaction")
 
 
 @dataclass(frozen=True)
