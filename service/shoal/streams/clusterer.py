@@ -41,6 +41,17 @@ AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 _ZERO = np.zeros(1, np.int64)
 
 
+class BlockColumns(NamedTuple):
+    """What `StreamClusterer.push` says of the n records of a block beside their coordinates; None if not given."""
+
+    subjects: AnyArray | None = None
+    positions: AnyArray | None = None
+    expiry_keys: AnyArray | None = None
+    codes: AnyArray | None = None
+    values: AnyArray | None = None
+    bins: AnyArray | None = None
+
+
 class NewClusters(NamedTuple):
     """What was decided on a part of a block, before it is verified."""
 
@@ -175,40 +186,33 @@ class StreamClusterer:
         violates an invariant, in this call and all later ones.
         """
         checked = self._validator.validate_coordinates(coordinates)
-        self.begin(len(checked), subjects, positions, expiry_keys, codes, values, bins)
-        self._rule.decide(self._arriving, checked, self._decided)
-        self._arriving = self._arriving[:, len(checked) :]
+        self.begin(len(checked), BlockColumns(subjects, positions, expiry_keys, codes, values, bins))
+        self._take(checked)
         return self.end()
 
-    def begin(
-        self,
-        count: int,
-        subjects: Int64Vector | None = None,
-        positions: Int64Vector | None = None,
-        expiry_keys: Int64Matrix | None = None,
-        codes: Int64Matrix | None = None,
-        values: Int64Matrix | None = None,
-        bins: Int64Matrix | None = None,
-    ) -> None:
+    def begin(self, count: int, columns: BlockColumns) -> None:
         """Begin a block of ``count`` records as in `push`; `decide` on its parts and `end` follow."""
         self._require_decided()
-        block = self._validator.validate(count, subjects, positions, expiry_keys, codes, values, bins)
+        block = self._validator.validate(count, columns)
         self._invariants.register(block.positions, block.subjects, block.codes[:, self._code_count :])
-        self._validator.remember(block, by_subject=subjects is not None)
+        self._validator.remember(block, by_subject=columns.subjects is not None)
         self._arriving, self._decided = block.rows(), empty_decision_buffer(len(self._buffer) + count)
 
     def decide(self, coordinates: Float64Matrix) -> NewClusters:
         """Add the next n records of the block, with coordinates (n, d), and decide on the records that expire."""
         decided, checked = self._decided, self._validator.validate_coordinates(coordinates)
         clusters, released, suppressed = decided.counts.tolist()
-        self._rule.decide(self._arriving, checked, decided)
-        self._arriving = self._arriving[:, len(checked) :]
+        self._take(checked)
         ends = decided.clusters[END, clusters : decided.counts[CLUSTERS]] - released
         return NewClusters(
             decided.positions[released : decided.counts[RELEASED]],
             np.concatenate((_ZERO, ends)),
             int(decided.counts[SUPPRESSED]) - suppressed,
         )
+
+    def _take(self, coordinates: Float64Matrix) -> None:
+        self._rule.decide(self._arriving, coordinates, self._decided)
+        self._arriving = self._arriving[:, len(coordinates) :]
 
     def end(self) -> Decisions:
         """Return all decisions of the block, verified; raises `GuaranteeError` as `push`, or if a record is left."""
@@ -257,17 +261,9 @@ class InputValidator:
         self._by_subject: bool | None = None
         self.last = -1
 
-    def validate(
-        self,
-        count: int,
-        subjects: AnyArray | None,
-        positions: AnyArray | None,
-        expiry_keys: AnyArray | None,
-        codes: AnyArray | None = None,
-        values: AnyArray | None = None,
-        bins: AnyArray | None = None,
-    ) -> ArrivingBlock:
-        """Return the arrays of `StreamClusterer.push` as a block, with positions and subjects filled in."""
+    def validate(self, count: int, columns: BlockColumns) -> ArrivingBlock:
+        """Return the columns of ``count`` records as a block, with positions and subjects filled in."""
+        subjects, positions, expiry_keys, codes, values, bins = columns
         if self._by_subject is not None and self._by_subject != (subjects is not None):
             raise ParameterError("subjects: given in some blocks only; give them in all blocks or in none")
         numbered = np.arange(self.last + 1, self.last + 1 + count) if positions is None else positions

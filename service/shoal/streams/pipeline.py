@@ -18,7 +18,7 @@ from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales import CategoryIndex, Embedding, Scaling
 from shoal.scales.loss import AttributeDistances
-from shoal.streams.clusterer import NewClusters, StreamClusterer
+from shoal.streams.clusterer import BlockColumns, NewClusters, StreamClusterer
 from shoal.streams.held_records import Decisions
 from shoal.streams.release import (
     BlockDecisions,
@@ -233,7 +233,8 @@ class PartitionPipeline:
         codes, (values, bins) = self._codes(records.values), (None, None)
         if self._values is not None:
             values, bins = self._values.split(records.protected)
-        self._clusterer.begin(len(positions), records.subjects, positions, records.expiry_keys, codes, values, bins)
+        columns = BlockColumns(records.subjects, positions, records.expiry_keys, codes, values, bins)
+        self._clusterer.begin(len(positions), columns)
         published, start = [], 0
         while start < len(positions):
             end = start + (len(positions) if self._spreads is None else self._next_part(self._spreads, arrived, start))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from shoal.errors import GuaranteeError, ParameterError
 from shoal.streams import StreamClusterer
+from shoal.streams.clusterer import BlockColumns
 from shoal.streams.steering import order_keeping_weight
 
 pytestmark = pytest.mark.unit
@@ -50,7 +51,7 @@ def test_a_record_that_will_find_enough_others_stays_held() -> None:
 
 def test_a_block_does_not_end_before_all_its_records_are_decided() -> None:
     stream = StreamClusterer(2, 3, 1)
-    stream.begin(2)
+    stream.begin(2, BlockColumns())
     stream.decide(np.zeros((1, 1)))
     for _ in range(2):
         with pytest.raises(GuaranteeError, match="records of a block without a decision: 1"):
