@@ -336,10 +336,7 @@ def to_shoal_error(error: BaseException, settings: KafkaSection | None = None) -
 
 
 def _security(settings: KafkaSection) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "bootstrap_servers": without_silent(str(settings.bootstrap_servers)),
-        "security_protocol": settings.security_protocol,
-    }
+    options: dict[str, Any] = {"security_protocol": settings.security_protocol}
     if settings.security_protocol.endswith("SSL"):
         # Without a password OpenSSL would ask for one on the terminal.
         password = secret_of(settings, "ssl_password") or ""
@@ -362,23 +359,29 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
     return options
 
 
+def _client_options(settings: KafkaSection, name: str) -> dict[str, Any]:
+    """Return the options that all clients have: addresses, an id of this name, and security."""
+    return {
+        "bootstrap_servers": without_silent(str(settings.bootstrap_servers)),
+        "client_id": f"{CLIENT_ID_PREFIX}{name}",
+        **_security(settings),
+    }
+
+
 def _certificate_faults(settings: KafkaSection) -> str:
     faults = [f"kafka.{fault.field}: {fault.message}" for fault in find_certificate_faults(settings)]
     return "\n  ".join(faults) or "kafka.ssl_*: a certificate or key cannot be read; check the files"
 
 
-def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - the client's own
-    """Build a consumer that reads committed records only (by default), and never resets or commits by itself."""
+def consumer(settings: KafkaSection, name: str = "", **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - the client's own
+    """Build a consumer that reads committed records only (by default), and never resets or commits by itself.
+
+    Its client id has ``name``, by default that of the group.
+    """
     return AIOKafkaConsumer(
-        **_security(settings),
+        **_client_options(settings, name or str(settings.group)),
         **plain_record_options(),
-        **{
-            "client_id": f"{CLIENT_ID_PREFIX}{settings.group}",
-            "isolation_level": "read_committed",
-            "enable_auto_commit": False,
-            "auto_offset_reset": "none",
-        }
-        | options,
+        **{"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "none"} | options,
     )
 
 
@@ -411,8 +414,7 @@ async def log_bounds(reader: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int,
 def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKafkaProducer:
     """Build the transactional producer of one input partition, which fences the one that started before it."""
     client = AIOKafkaProducer(
-        **_security(settings),
-        client_id=f"{CLIENT_ID_PREFIX}{settings.group}-{partition}",
+        **_client_options(settings, f"{settings.group}-{partition}"),
         transactional_id=transactional_id(settings, partition),
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         max_batch_size=batch_bytes,
@@ -432,8 +434,7 @@ def transactional_id(settings: KafkaSection, partition: int) -> str:
 async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
     """Open an administration client for the length of the context."""
     client = AIOKafkaAdminClient(
-        **_security(settings),
-        client_id=f"{CLIENT_ID_PREFIX}{settings.group}-admin",
+        **_client_options(settings, f"{settings.group}-admin"),
         request_timeout_ms=connection_timeout_ms(settings),
     )
     try:
@@ -468,7 +469,6 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
             return unfit_setting(error, settings, f"{host}:{port}")
         return None
 
-    del options["bootstrap_servers"]
     addresses = collect_hosts(str(settings.bootstrap_servers))
     refusals = await asyncio.gather(*(of_address(host, port) for host, port, _ in addresses))
     if (refusal := next((one for one in refusals if one is not None), None)) is not None or not unknown_hosts:

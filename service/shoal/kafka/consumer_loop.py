@@ -290,9 +290,9 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
         settings = self._settings
         return consumer(
             settings,
+            name=settings.instance_id or "",
             group_id=settings.group,
             group_instance_id=member_id(settings),
-            client_id=f"shoal-{settings.instance_id or settings.group}",
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.session_timeout_ms // 3,
             fetch_min_bytes=FETCH_BYTES,

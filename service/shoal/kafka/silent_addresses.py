@@ -46,6 +46,7 @@ _WAIT_FOR_OTHERS = (JoinGroupRequest, SyncGroupRequest)
 """Requests that a broker answers when the other members of the group have sent theirs."""
 _OF_CONNECTING = (ApiVersionRequest, SaslHandShakeRequest, SaslAuthenticateRequest)
 """Requests with which a connection begins; its own time limit holds."""
+_WITHOUT_LIMIT = (*_WAIT_FOR_OTHERS, *_OF_CONNECTING)
 
 Address = tuple[str, int]
 
@@ -143,7 +144,7 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc] # the client has no
         # An answer may be behind those of requests that were sent before.
         is_for_any = isinstance(request, _FOR_ANY_BROKER) and not self._requests
         answer: Awaitable[Any] = super().send(request, expect_response)
-        if not expect_response or isinstance(request, (*_WAIT_FOR_OTHERS, *_OF_CONNECTING)):
+        if not expect_response or isinstance(request, _WITHOUT_LIMIT):
             return answer
         return self._limited(answer, is_for_any=is_for_any)
 

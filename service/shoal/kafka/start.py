@@ -172,11 +172,7 @@ async def _accept(
         # the start. A partition without new records would otherwise keep a key that is to be removed, and each of its
         # starts would report a change of the policy again.
         renewed = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
-        if lost_count:
-            context.counts.sent_skip = renewed, lost_count
-        await commit_alone(producer, context.cipher, context.tp, renewed)
-        if lost_count:
-            context.counts.sent_skip = None
+        await _commit_skip(context, renewed, lost_count or None)
     return commit
 
 
@@ -242,12 +238,20 @@ async def _commit_beginning(
     context.producer.expect_output_from(await end_at_start(settings, partition, state))
     output_rows = context.producer.output_rows_of(TransactionBatch())
     commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count, output_rows)
+    await _commit_skip(context, commit, skipped_count)
+    return commit
+
+
+async def _commit_skip(context: PartitionContext, commit: CommittedState, skipped_count: int | None) -> None:
+    """Commit alone, and note how many offsets that skips, for a later start: the outcome may not become known.
+
+    The transaction holds nothing else: if this commit fails, nothing was published.
+    """
     if skipped_count is not None:
         context.counts.sent_skip = commit, skipped_count
-    # The transaction holds nothing else: if this commit fails, nothing was published.
     await commit_alone(context.producer, context.cipher, context.tp, commit)
-    context.counts.sent_skip = None
-    return commit
+    if skipped_count is not None:
+        context.counts.sent_skip = None
 
 
 async def commit_alone(
