@@ -28,8 +28,9 @@ async def test_a_cold_worker_releases_before_and_after_its_kernels_are_compiled(
     record_ids = await stage.put(60)
     async with cold_worker(stage, "first") as worker:
         await wait_until(stage.serials, 20, "the first record")
-        (child,) = children_of(worker.pid)
         assert not list(cache.rglob("*.ready"))
+        await wait_until(lambda: children_of(worker.pid), 5, "the compiler")  # it begins once the worker is ready
+        (child,) = children_of(worker.pid)
         assert await worker.terminated() == 0
         await wait_until(lambda: not is_running(child), 5, "the end of the compiler")
         (line,) = worker.lines("a faster form of the kernels is being compiled beside the work")
