@@ -15,16 +15,9 @@ import numpy as np
 from shoal.drafts.names import Kind, kind_of
 from shoal.drafts.reading import ABSENT, NESTED, Sample, Values
 from shoal.policy import FieldPath
-from shoal.policy.schema import AttributeSection, Document
 from shoal.scales.numeric import parse_numbers, replace_decimal_commas
 from shoal.scales.time import parse_iso_times
 
-# The schema of the running code decides, so that a draft has no key that it does not know.
-HAS_FORMATS: Final = "format" in AttributeSection.model_fields
-"""Whether dates in other forms than ISO 8601, or of reduced precision, are read."""
-HAS_PREFIXES: Final = "prefixes" in AttributeSection.model_fields
-HAS_MISSING_OF_ALL_ROLES: Final = "skip" in Document.model_fields
-"""Whether ``missing_values`` holds for confidential fields: both came together."""
 MISSING_TEXTS: Final = (
     *("", "NA", "N/A", "n/a", "NULL", "null", "Null", "NaN", "nan", "?", "-", "--", ".", "..", "#N/A", "<NA>"),
     *("(null)", r"\N", "k.A.", "k. A.", "s/d", "N.A."),
@@ -150,17 +143,9 @@ class Field:
             return []
         if self._are_enough(one for one, ms in zip(texts, parse_iso_times(texts), strict=True) if np.isfinite(ms)):
             return [""]
-        if not HAS_FORMATS:
-            return []
         if all(_YEAR_MONTH.fullmatch(text) for text in texts):
             return [REDUCED]
         return [form for form in DATE_FORMATS if _fits(texts[:50], form) and _fits(texts, form)]
-
-    @cached_property
-    def looks_like_dates(self) -> bool:
-        """Whether the values are dates in any form, also in one that the running code does not read."""
-        texts = [text for text in self.counts if isinstance(text, str)][:50]
-        return bool(texts) and any(_fits(texts, form) for form in DATE_FORMATS)
 
     def moments(self) -> list[datetime]:
         """Return the dates that the values are, without zones."""

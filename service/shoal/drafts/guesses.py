@@ -13,15 +13,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from shoal.drafts.fields import (
-    HAS_FORMATS,
-    HAS_MISSING_OF_ALL_ROLES,
-    HAS_PREFIXES,
-    REDUCED,
-    Field,
-    nice_step,
-    text_of,
-)
+from shoal.drafts.fields import REDUCED, Field, nice_step, text_of
 from shoal.drafts.names import CONFIDENTIAL, IDENTIFIERS, Kind
 from shoal.drafts.orders import find_order
 
@@ -139,8 +131,6 @@ def _ids(one: Field, numbers: Collection[float]) -> str:
 
 
 def _texts(one: Field) -> str:
-    if one.looks_like_dates and not HAS_FORMATS:
-        return "dates in a form that is not read; write them as 2026-07-14 to keep them"
     for what, pattern in _PATTERNS.items():
         if sum(map(bool, map(pattern.fullmatch, one.texts))) > _MOST_OF * len(one.texts):
             return f"the values look like {what}"
@@ -176,8 +166,7 @@ def _confidential(one: Field, k: int, *, is_given: bool) -> Guess:
     kind = "string" if one.numbers is None else "integer" if one.is_whole else "number"
     if one.types == {bool}:
         kind = "boolean"
-    # A missing text beside numbers is no number, unless missing texts hold for all roles.
-    if (one.missing and not HAS_MISSING_OF_ALL_ROLES) or len(one.types) > 1:
+    if len(one.types) > 1:
         kind = "any"
     if one.has_texts and one.numbers is not None and one.refused(one.numbers):
         kind = "any"
@@ -327,7 +316,7 @@ def _ordinal(one: Field, order: Sequence[str], k: int) -> tuple[dict[str, Any], 
 
 def _prefixes(one: Field) -> list[int]:
     """Return the lengths of beginnings by which codes are grouped; none if they are no codes."""
-    if not HAS_PREFIXES or len(one.counts) < _FEW:
+    if len(one.counts) < _FEW:
         return []
     texts = list(one.texts)
     if all(_ICD.fullmatch(text) for text in texts):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from shoal.drafts import Draft, read_sample
-from shoal.drafts.fields import HAS_FORMATS, nice_step
+from shoal.drafts.fields import nice_step
 from shoal.drafts.guesses import Guess
 from shoal.drafts.names import Kind, kind_of
 from shoal.drafts.orders import find_order
@@ -15,10 +15,6 @@ from shoal.drafts.orders import find_order
 pytestmark = pytest.mark.unit
 
 ROWS = 120
-# By what the reader of dates can do.
-BORN: tuple[str, dict[str, Any]] = (
-    ("quasi_identifier", {"format": "%Y%m%d", "resolution": "year"}) if HAS_FORMATS else ("identifier", {})
-)
 COLUMNS: dict[str, tuple[str, dict[str, Any], Callable[[int], object]]] = {
     # What HIPAA lists, by name in four languages or by value; each column repeats its values.
     "Nachname": ("identifier", {}, lambda i: f"N{i % 40}"),
@@ -53,7 +49,11 @@ COLUMNS: dict[str, tuple[str, dict[str, Any], Callable[[int], object]]] = {
     "born": ("quasi_identifier", {"scale": "time", "resolution": "year"}, lambda i: f"{1930 + i % 70}-03-0{1 + i % 9}"),
     "seen": ("quasi_identifier", {"scale": "time", "resolution": "h"}, lambda i: f"2024-03-{1 + i % 28:02} 10:15"),
     "created_at": ("quasi_identifier", {"scale": "time", "unit": "s"}, lambda i: 1_700_000_000 + 3600 * i),
-    "dob": (*BORN, lambda i: f"{1930 + i % 70}0{1 + i % 9}11"),
+    "dob": (
+        "quasi_identifier",
+        {"format": "%Y%m%d", "resolution": "year"},
+        lambda i: f"{1930 + i % 70}0{1 + i % 9}11",
+    ),
     "PLZ": ("quasi_identifier", {"scale": "nominal"}, lambda i: f"0{1000 + i % 30}"),
     "zip": ("quasi_identifier", {"scale": "nominal"}, lambda i: 10_000 + i % 50),
     "tiny": ("identifier", {}, lambda i: f"{i % 100 + 1}e-17"),
