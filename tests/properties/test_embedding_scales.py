@@ -139,7 +139,6 @@ def test_engine_and_judge_publish_a_value_if_more_than_half_of_the_people_have_o
         with_value = {who for who, value in cluster if value is not None}
         is_null = 2 * len(with_value) <= len({who for who, _ in cluster})
         assert [text == "null" for text in shown] == [is_null, is_null]
-        columns = values[start:end].T.tolist()
-        assert [
-            one.of_members(own, people[start:end].tolist()) for one, own in zip(judged, columns, strict=True)
-        ] == shown
+        of_one = people[start:end], np.array([end - start])
+        columns = values[start:end].T
+        assert [one.of_clusters(own, *of_one)[0] for one, own in zip(judged, columns, strict=True)] == shown

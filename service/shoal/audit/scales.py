@@ -602,12 +602,6 @@ NO_VALUE = "\x02"
 """Text of an unreadable value. Recomputed texts are JSON, numbers or cells, so it equals none of them."""
 
 
-def _most_have_one(values: Sequence[float], subjects: Sequence[int]) -> bool:
-    """Whether more than half of the people of a cluster have a value in any of their records."""
-    with_value = {subject for value, subject in zip(values, subjects, strict=True) if not math.isnan(value)}
-    return 2 * len(with_value) > len(set(subjects))
-
-
 class PublishedValues(ABC):
     """The published values of one quasi-identifier."""
 
@@ -619,15 +613,11 @@ class PublishedValues(ABC):
         self.missing = '""' if self._is_csv else "null"
         self._may_be_missing = attribute.may_be_missing
 
-    def of_members(self, values: Sequence[float], subjects: Sequence[int]) -> str:
-        """Return the text that a cluster publishes; ``values``: of all members, NaN where a value is missing."""
-        if not self._may_be_missing:
-            return self._of_present(values)
-        present = [value for value in values if not math.isnan(value)]
-        return self._of_present(present) if _most_have_one(values, subjects) else self.missing
-
     def of_clusters(self, values: FloatVector, subjects: Int64Vector, sizes: Int64Vector) -> list[str]:
-        """Return the texts of `of_members` for clusters whose members follow each other; no size is 0."""
+        """Return the texts that clusters publish whose members follow each other; no size is 0.
+
+        ``values``: of all members, NaN where a value is missing.
+        """
         return self._of_clusters(values, sizes, self._have_most(values, subjects, sizes))
 
     def _have_most(self, values: FloatVector, subjects: Int64Vector, sizes: Int64Vector) -> BoolVector:
@@ -675,21 +665,19 @@ class PublishedValues(ABC):
         """Return a published number, or the milliseconds of a time; NaN if it is missing."""
         return math.nan if text == self.missing else self._number(text)
 
-    def total_distance(self, values: Sequence[float], subjects: Sequence[int], text: str) -> float:
-        """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
-        present = [value for value in values if not math.isnan(value)]
-        # An empty cell can also be the category that is an empty text.
-        if not _most_have_one(values, subjects):
-            return float(len(present))
-        return len(values) - len(present) + self._total_distance(present, text)
-
     def sum_of_distances(
         self, values: FloatVector, subjects: Int64Vector, sizes: Int64Vector, texts: Sequence[str]
     ) -> float:
-        """Return the sum of `total_distance` over clusters whose members follow each other."""
-        ends = np.cumsum(sizes)[:-1]
-        groups = zip(np.split(values, ends), np.split(subjects, ends), texts, strict=True)
-        return sum(self.total_distance(own.tolist(), people.tolist(), text) for own, people, text in groups)
+        """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
+        groups, has_most = np.split(values, np.cumsum(sizes)[:-1]), self._have_most(values, subjects, sizes)
+        return sum(map(self._cluster_distance, groups, texts, has_most.tolist()))
+
+    def _cluster_distance(self, values: FloatVector, text: str, most: bool) -> float:  # noqa: FBT001 - for map
+        present = values[~np.isnan(values)].tolist()
+        # An empty cell can also be the category that is an empty text.
+        if not most:
+            return float(len(present))
+        return len(values) - len(present) + self._total_distance(present, text)
 
     def _number(self, text: str) -> float:
         raise NotImplementedError

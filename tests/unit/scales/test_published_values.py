@@ -114,4 +114,4 @@ def test_a_value_is_published_if_more_than_half_of_the_people_have_one(
     found = Embedding.of(policy, None).published(columns, np.array([0, len(values)]), np.array(people))
     assert found.texts == [[text]]
     (judged,) = published_values(policy, "jsonl", table=False, has_table_grids=False)
-    assert judged.of_members(columns[:, 0].tolist(), people) == text
+    assert judged.of_clusters(columns[:, 0], np.array(people), np.array([len(people)])) == [text]
