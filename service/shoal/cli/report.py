@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.audit import judge
-from shoal.cli.release import add_format_arguments
+from shoal.cli.judged_files import add_judged_files, judged_files
 from shoal.errors import ConfigError
 from shoal.files import ProgressDisplay, open_output, refuse_overwriting
 from shoal.policy import Policy
@@ -22,15 +22,7 @@ from shoal.reports import html_of, report_of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files of the release, and where the report goes."""
-    parser.add_argument("--original", required=True, metavar="FILE", help="the input as it was")
-    parser.add_argument("--released", required=True, metavar="FILE", help="what was published")
-    add_format_arguments(parser)
-    parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
-    parser.add_argument("--summary", metavar="FILE", help="the summary of the run: it says why records were left out")
-    parser.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
-    parser.add_argument(
-        "--table", action="store_true", help="shoal batch made the release, though the policy has a stream section"
-    )
+    add_judged_files(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page (.html)")
     parser.add_argument("--json", metavar="FILE", help="every number of the page")
 
@@ -46,17 +38,7 @@ def execute(options: argparse.Namespace) -> int:
         page = stack.enter_context(open_output(options.output))
         numbers = None if options.json is None else stack.enter_context(open_output(options.json))
         with ProgressDisplay("reporting"):
-            judged = judge(
-                policy,
-                original=options.original,
-                released=options.released,
-                evidence=options.evidence,
-                summary=options.summary,
-                quarantine=options.quarantine,
-                table=True if options.table else None,
-                form=options.format,
-                released_form=options.output_format,
-            )
+            judged = judge(policy, **judged_files(options))
             report = report_of(policy, judged, is_table=options.table) | {"made": _made(given)}
         page.write(html_of(report).encode())
         if numbers is not None:

@@ -7,7 +7,7 @@ import json
 from contextlib import ExitStack
 
 from shoal.audit import verify
-from shoal.cli.release import add_format_arguments
+from shoal.cli.judged_files import add_judged_files, judged_files
 from shoal.errors import InputError
 from shoal.files import ProgressDisplay, open_output, refuse_overwriting
 from shoal.observability import escape_control_characters
@@ -16,25 +16,9 @@ from shoal.policy import Policy
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files to judge and how strictly."""
-    parser.add_argument("--original", required=True, metavar="FILE", help="the input as it was")
-    parser.add_argument("--released", required=True, metavar="FILE", help="what was published")
-    add_format_arguments(parser)
-    parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
-    parser.add_argument("--summary", metavar="FILE", help="counts to balance against")
-    parser.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
+    add_judged_files(parser)
     parser.add_argument(
         "--partial", action="store_true", help="judge a part: do not ask for records that were not released"
-    )
-    parser.add_argument(
-        "--table", action="store_true", help="shoal batch made the release, though the policy has a stream section"
-    )
-    parser.add_argument(
-        "--topic", action="store_true", help="the files are exports of topics, which an empty release does not show"
-    )
-    parser.add_argument(
-        "--input-topic",
-        metavar="NAME",
-        help="the topic of the original, if evidence and quarantine are of several inputs (kafka.topics)",
     )
     parser.add_argument(
         "--taxonomy",
@@ -62,21 +46,7 @@ def execute(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         file = None if options.json is None else stack.enter_context(open_output(options.json))
         with ProgressDisplay("verifying"):
-            verdict = verify(
-                policy,
-                original=options.original,
-                released=options.released,
-                evidence=options.evidence,
-                summary=options.summary,
-                quarantine=options.quarantine,
-                partial=options.partial,
-                table=True if options.table else None,
-                strict=options.strict,
-                form=options.format,
-                released_form=options.output_format,
-                is_export=True if options.topic else None,
-                input_topic=options.input_topic,
-            )
+            verdict = verify(policy, partial=options.partial, strict=options.strict, **judged_files(options))
         if options.taxonomy and any(check.name == "policy" and check.status == "broken" for check in verdict.checks):
             raise InputError(
                 "evidence or summary name another policy than the one with the taxonomies of --taxonomy: give the "
