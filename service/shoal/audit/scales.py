@@ -377,7 +377,7 @@ def value_reader(
 ) -> ValueReader:
     """Return the function from the value of a field, or `ABSENT`, to its float64; ``missing_values`` may be numbers."""
     judged = JUDGED_SCALES[attribute.scale]
-    read = judged.reader(attribute, Original(form, sign, categories, on_clip))
+    read = judged.reader(attribute, OriginalForm(form, sign, categories, on_clip))
     if not attribute.may_be_missing and judged.is_amount and set(missing_values) <= {""}:
         return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
@@ -957,7 +957,7 @@ def published_values(
     policy: Policy, form: Form, *, table: bool, has_table_grids: bool, is_binary: bool = False
 ) -> list[PublishedValues]:
     """Return the published values of each quasi-identifier."""
-    release = Release(
+    release = ReleaseForm(
         policy,
         form,
         DecimalSign(policy.csv_output.decimal if form == "csv" else "."),
@@ -968,7 +968,7 @@ def published_values(
     return [JUDGED_SCALES[attribute.scale].published(attribute, release) for attribute in policy.quasi_identifiers]
 
 
-class Release(NamedTuple):
+class ReleaseForm(NamedTuple):
     """What the judge knows of a release before it reads a row; ``sign`` is that of its numbers."""
 
     policy: Policy
@@ -979,7 +979,7 @@ class Release(NamedTuple):
     is_binary: bool
 
 
-class Original(NamedTuple):
+class OriginalForm(NamedTuple):
     """What the judge knows of the original before it reads a value.
 
     ``categories`` are those of a nominal attribute; ``on_clip`` is called for each value outside the bounds.
@@ -1004,11 +1004,11 @@ class JudgedScale(ABC):
         return False
 
     @abstractmethod
-    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+    def reader(self, attribute: Attribute, original: OriginalForm) -> ValueReader:
         """Return the function from a value that is not missing to its float64."""
 
     @abstractmethod
-    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+    def published(self, attribute: Attribute, release: ReleaseForm) -> PublishedValues:
         """Return the published values of a quasi-identifier."""
 
 
@@ -1017,11 +1017,11 @@ class JudgedNumbers(JudgedScale):
 
     is_amount = True
 
-    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+    def reader(self, attribute: Attribute, original: OriginalForm) -> ValueReader:
         """Return the function to clipped numbers."""
         return _bounded_reader(attribute, _number_reader(original.form, original.sign), original.on_clip)
 
-    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+    def published(self, attribute: Attribute, release: ReleaseForm) -> PublishedValues:
         """Return means on the grid."""
         return PublishedNumbers(
             attribute, release.form, table=release.has_table_grids, is_binary=release.is_binary, sign=release.sign
@@ -1034,10 +1034,10 @@ class _JudgedTimes(JudgedScale):
     def has_texts(self, attribute: Attribute) -> bool:
         return attribute.unit is None and attribute.source.part is not MessagePart.TIMESTAMP
 
-    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+    def reader(self, attribute: Attribute, original: OriginalForm) -> ValueReader:
         return _bounded_reader(attribute, _time_reader(attribute, original.form, original.sign), original.on_clip)
 
-    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+    def published(self, attribute: Attribute, release: ReleaseForm) -> PublishedValues:
         return PublishedTimes(attribute, release.form)
 
 
@@ -1045,10 +1045,10 @@ class _JudgedRanks(JudgedScale):
     def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
         return True
 
-    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+    def reader(self, attribute: Attribute, original: OriginalForm) -> ValueReader:
         return _ordinal_reader(attribute, original.form)
 
-    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+    def published(self, attribute: Attribute, release: ReleaseForm) -> PublishedValues:
         return PublishedRanks(attribute, release.form)
 
 
@@ -1058,10 +1058,10 @@ class _JudgedCategories(JudgedScale):
     def has_texts(self, attribute: Attribute) -> bool:  # noqa: ARG002
         return True
 
-    def reader(self, attribute: Attribute, original: Original) -> ValueReader:
+    def reader(self, attribute: Attribute, original: OriginalForm) -> ValueReader:
         return _nominal_reader(attribute, original.form, original.categories or Categories())
 
-    def published(self, attribute: Attribute, release: Release) -> PublishedValues:
+    def published(self, attribute: Attribute, release: ReleaseForm) -> PublishedValues:
         missing_values = release.policy.missing_values
         return PublishedCategories(attribute, release.form, table=release.is_table, missing_values=missing_values)
 

@@ -66,7 +66,7 @@ class JudgedGrades(judge.JudgedScale):
     def reader(self, *_: object) -> judge.ValueReader:
         return lambda value: RANKS.get(str(value).strip())
 
-    def published(self, attribute: Attribute, release: judge.Release) -> judge.PublishedValues:
+    def published(self, attribute: Attribute, release: judge.ReleaseForm) -> judge.PublishedValues:
         return PublishedGrades(attribute, release.form)
 
 
