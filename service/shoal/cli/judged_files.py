@@ -10,10 +10,10 @@ from shoal.cli.release import add_format_arguments
 JUDGED_FILES = ("original", "released", "evidence", "summary", "quarantine")
 
 
-def add_judged_files(parser: argparse.ArgumentParser) -> None:
+def add_judged_files(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Declare the files of a release, and what they do not show by themselves."""
-    parser.add_argument("--original", required=True, metavar="FILE", help="the input as it was")
-    parser.add_argument("--released", required=True, metavar="FILE", help="what was published")
+    parser.add_argument("--original", required=required, metavar="FILE", help="the input as it was")
+    parser.add_argument("--released", required=required, metavar="FILE", help="what was published")
     add_format_arguments(parser)
     parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
     parser.add_argument("--summary", metavar="FILE", help="the summary of the run, with the counts to balance against")

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import platform
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 from shoal.audit import judge
-from shoal.cli.judged_files import add_judged_files, judged_files
-from shoal.errors import ConfigError
+from shoal.cli.judged_files import JUDGED_FILES, add_judged_files, judged_files
 from shoal.files import ProgressDisplay, open_output, refuse_overwriting
+from shoal.observability import logger
 from shoal.policy import Policy
-from shoal.reports import html_of, report_of
+from shoal.reports import html_of, origin_of, private_key, report_of, require_page_name, signed
+from shoal.secret_files import OPEN_TO_OTHERS, is_open_to_others
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,35 +20,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_judged_files(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page (.html)")
     parser.add_argument("--json", metavar="FILE", help="every number of the page")
+    parser.add_argument(
+        "--sign",
+        metavar="KEY",
+        help="sign the page with this private key (Ed25519, PEM); shoal verify --report checks it",
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
     """Write the report and print the verdict; the exit code is that of `shoal verify`."""
-    if not options.output.lower().endswith((".html", ".htm")):
-        raise ConfigError(f"{options.output}: a report is a page; give -o a name that ends in .html")
-    given = {name: getattr(options, name) for name in ("policy", "original", "released", "evidence", "summary")}
-    refuse_overwriting([options.output, options.json], *given.values(), options.quarantine)
+    require_page_name(options.output)
+    given = {name: getattr(options, name) for name in ("policy", *JUDGED_FILES)}
+    refuse_overwriting([options.output, options.json], *given.values(), options.sign)
+    key = None if options.sign is None else private_key(options.sign)
+    if options.sign is not None and is_open_to_others(options.sign):
+        logger("cli").warning(f"--sign: {OPEN_TO_OTHERS}")
     policy = Policy.load(options.policy)
     with ExitStack() as stack:
         page = stack.enter_context(open_output(options.output))
         numbers = None if options.json is None else stack.enter_context(open_output(options.json))
         with ProgressDisplay("reporting"):
             judged = judge(policy, **judged_files(options))
-            report = report_of(policy, judged, is_table=options.table) | {"made": _made(given)}
-        page.write(html_of(report).encode())
+            report = report_of(policy, judged, is_table=options.table) | {"made": origin_of(given)}
+        data = html_of(report).encode()
+        page.write(data if key is None else signed(data, key))
         if numbers is not None:
             numbers.write(json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
     print(report["verdict"]["sentence"])
     return judged.verdict.exit_code
-
-
-def _made(given: dict[str, str | None]) -> dict[str, Any]:
-    """Return date, versions, and names and hashes of the files."""
-    files = [{"what": what, "name": Path(path).name, "sha256": _sha256(path)} for what, path in given.items() if path]
-    versions = {"Shoal": version("shoal"), "Python": platform.python_version()}
-    return {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "versions": versions, "files": files}
-
-
-def _sha256(path: str) -> str:
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from shoal.arrays import Int64Vector
 from shoal.errors import InputError, ParameterError
 from shoal.files.batch import encode_unpublished, read_table, report_table
+from shoal.files.files import open_output
 from shoal.files.pipe import OutputWriter, encode_evidence, process_records, report_stream, summarize_stream
 from shoal.files.run import RunReport, percent
 from shoal.formats import DEFAULT_MAX_BYTES, JsonEncoder, ReadOptions, RecordSource, RefusalCounter
@@ -30,7 +31,7 @@ from shoal.streams import PartitionPipeline, release_strategy
 from shoal.tables import AlgorithmSpec, TablePipeline
 
 if TYPE_CHECKING:
-    from shoal.audit import Verdict
+    from shoal.audit import JudgedRelease, Verdict
 
 Frame = TypeVar("Frame")
 
@@ -81,7 +82,25 @@ class Release(Generic[Frame]):
         Both frames must be as they were. They are written to a folder for temporary files that only its owner can
         read, and removed. `print` shows the verdict in words.
         """
-        from shoal.audit import verify  # noqa: PLC0415 - only who asks for it needs the judge
+        return self._judge().verdict
+
+    def report(self, path: str | Path | None = None) -> dict[str, Any]:
+        """Return what `shoal report` writes of the release, judged as by `verify`; write the page if there is a path.
+
+        Nothing of a single record is in it. ConfigError if the name does not end in .html.
+        """
+        from shoal.reports import html_of, origin_of, report_of, require_page_name  # noqa: PLC0415 - as above
+
+        if path is not None:
+            require_page_name(str(path))
+        found = report_of(self._policy, self._judge(), is_table=not self._is_stream) | {"made": origin_of({})}
+        if path is not None:
+            with open_output(str(path)) as file:
+                file.write(html_of(found).encode())
+        return found
+
+    def _judge(self) -> JudgedRelease:
+        from shoal.audit import judge  # noqa: PLC0415 - only who asks for it needs the judge
 
         policy, outcome = self._policy, self._outcome
         with TemporaryDirectory(prefix="shoal-") as folder:
@@ -92,7 +111,7 @@ class Release(Generic[Frame]):
             evidence.write_bytes(outcome.evidence)
             quarantine.write_bytes(outcome.unpublished)
             is_table = not self._is_stream
-            return verify(policy, original, released, evidence, self.summary, quarantine=quarantine, table=is_table)
+            return judge(policy, original, released, evidence, self.summary, quarantine=quarantine, table=is_table)
 
     def _facts(self) -> dict[str, str]:
         """Return what a person reads of the release: counts and losses, no value of a record."""
@@ -135,7 +154,7 @@ def anonymize_table(
     Returns
     -------
     Release
-        With ``table``, ``summary``, ``evidence`` and ``verify()``.
+        With ``table``, ``summary``, ``evidence``, ``verify()`` and ``report(path)``.
 
     Raises
     ------

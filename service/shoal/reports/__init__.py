@@ -4,6 +4,18 @@ The numbers come from what the judge read and recomputed (`shoal.audit.judge`). 
 """
 
 from shoal.reports.figures import report_of
-from shoal.reports.page import html_of
+from shoal.reports.origin import origin_of, sha256_of
+from shoal.reports.page import html_of, require_page_name
+from shoal.reports.signature import private_key, public_key, require_signature, signed
 
-__all__ = ["html_of", "report_of"]
+__all__ = [
+    "html_of",
+    "origin_of",
+    "private_key",
+    "public_key",
+    "report_of",
+    "require_page_name",
+    "require_signature",
+    "sha256_of",
+    "signed",
+]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
+from shoal.errors import ConfigError
 from shoal.reports.svg import bars, heat_map
 
 Report: TypeAlias = Mapping[str, Any]
@@ -44,6 +45,12 @@ _COUNTS = {
 }
 _REACHED = {"diversity": "l", "closeness": "t", "value_share": "largest share of one value"}
 _STATUS = {"holds": "\u2713 holds", "broken": "\u2717 BROKEN", "not examined": "? not examined"}
+
+
+def require_page_name(name: str) -> None:
+    """Raise ConfigError unless the name of a file is that of a page."""
+    if not name.lower().endswith((".html", ".htm")):
+        raise ConfigError(f"{name}: a report is a page; give a name that ends in .html")
 
 
 def html_of(report: Report) -> str:

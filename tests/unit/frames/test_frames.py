@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from shoal import Policy, anonymize_table
 from shoal.cli import main
-from shoal.errors import InputError, ParameterError, PolicyError
+from shoal.errors import ConfigError, InputError, ParameterError, PolicyError
 from shoal.frames.native import NativeFrame
 
 pytestmark = pytest.mark.unit
@@ -286,7 +286,7 @@ def test_nothing_of_the_input_passes_beside_the_published_values() -> None:
     assert made.column("job").chunk(0).dictionary.to_pylist() == ["cook", "nurse"]
 
 
-def test_a_release_shows_counts_and_no_values_and_the_judge_finds_an_altered_cell() -> None:
+def test_a_release_shows_counts_and_no_values_and_the_judge_finds_an_altered_cell(tmp_path: Path) -> None:
     release = anonymize_table(changed(ward=HIDDEN), POLICY)
     shown = repr(release), release._repr_html_(), str(release.verify())
     assert "input: pandas, 60 records" in shown[0]
@@ -296,5 +296,13 @@ def test_a_release_shows_counts_and_no_values_and_the_judge_finds_an_altered_cel
     assert "text(verbose=True) shows" in shown[2]
     assert "4711" not in "".join(shown)
     assert (release.summary["records"], release.summary["algorithm"]) == (60, "auto")
+    found = release.report(tmp_path / "report.html")
+    assert found["verdict"]["sentence"].startswith("holds: k is 3, promised 3; 60 of about 60 records")
+    page = (tmp_path / "report.html").read_text()
+    assert "holds: k is 3, promised 3" in page
+    assert HIDDEN not in page
+    with pytest.raises(ConfigError, match="give a name that ends in"):
+        release.report(tmp_path / "report.pdf")
     release.table.loc[7, "seen"] += pd.Timedelta("1s")
     assert release.verify().outcome == "broken"
+    assert release.report()["verdict"]["outcome"] == "broken"

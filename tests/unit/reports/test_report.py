@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from shoal.audit import judge
 from shoal.audit.scales import published_values
 from shoal.cli.command_line import main
@@ -207,3 +209,61 @@ def test_the_page_shows_nothing_but_the_report(folder: Path) -> None:
     report = report_of(policy, judged) | {"made": {"date": "2026-01-02", "versions": {}, "files": []}}
     assert html_of(json.loads(json.dumps(report))) == html_of(report)
     assert not re.search(r"line \d", html_of(report))
+
+
+@pytest.fixture
+def keys(folder: Path) -> Path:
+    for name in ("officer", "other"):
+        key = Ed25519PrivateKey.generate()
+        pem = serialization.Encoding.PEM
+        secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+        (folder / f"{name}.pem").write_bytes(secret)
+        (folder / f"{name}.pem").chmod(0o600)
+        (folder / f"{name}.pub").write_bytes(public)
+    return folder
+
+
+def check(folder: Path, *more: str, key: str = "officer.pub") -> int:
+    page, public = str(folder / "report.html"), str(folder / key)
+    return main(["verify", str(folder / "policy.yaml"), "--report", page, "--public-key", public, *more])
+
+
+def test_a_signed_report_is_checked_with_the_public_key(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(keys, "--sign", str(keys / "officer.pem")) == 1  # the verdict on the release
+    capsys.readouterr()
+    assert check(keys, "--released", str(keys / "released.csv")) == 0
+    assert capsys.readouterr().out == "signed with this key, unchanged since, and about POLICY, --released\n"
+    assert check(keys, key="other.pub") == 1
+    assert "was changed after it was signed, or was signed with another key" in capsys.readouterr().err
+    assert check(keys, "--released", str(keys / "original.csv")) == 1
+    assert "is about another file than --released" in capsys.readouterr().err
+    page = keys / "report.html"
+    page.write_bytes(page.read_bytes().replace(b"broken", b"holds!", 1))
+    assert check(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("sign", "key", "message"),
+    [
+        (None, "officer.pub", "has no signature; write it with shoal report --sign KEY"),
+        ("officer.pem", "officer.pem", "--public-key: the file holds no public key of Ed25519"),
+        ("officer.pub", None, "--sign: the file holds no private key in PEM"),
+        ("absent.pem", None, "--sign: the file cannot be read"),
+    ],
+)
+def test_what_cannot_be_signed_or_checked_says_why(
+    keys: Path, capsys: pytest.CaptureFixture[str], sign: str | None, key: str | None, message: str
+) -> None:
+    made = command(keys, *(() if sign is None else ("--sign", str(keys / sign))))
+    assert (made if key is None else check(keys, key=key)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_report_to_check_needs_the_key_and_a_release_its_files(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(folder / "policy.yaml"), "--report", "report.html"]) == 2
+    assert "needs --public-key FILE" in capsys.readouterr().err
+    assert main(["verify", str(folder / "policy.yaml")]) == 2
+    assert "--original and --released: missing" in capsys.readouterr().err
