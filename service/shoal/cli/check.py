@@ -1,11 +1,13 @@
-"""`shoal check`: print the resolved policy, or all of its faults; advice goes to standard error."""
+"""`shoal check`: print what a policy does, in words or as JSON, or all of its faults."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from shoal.cli.options import add_http_options
 from shoal.errors import ConfigError
@@ -28,13 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"anonymize up to {SAMPLE_RECORDS:,} records of this file in memory, and print what is lost of each "
         "quasi-identifier; .csv, .jsonl, or without a stream .parquet; - is standard input",
     )
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print the resolved policy as JSON; the default in a pipe")
+    shown.add_argument("--text", action="store_true", help="say in words what it does; the default on a terminal")
     formats = [one.name for one in streamed_formats()]
     parser.add_argument("--format", choices=formats, help="format of a pipe, or of a file with another suffix")
     add_http_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Print the policy with every default filled in, as JSON; log which attacks it leaves open, and what to decide on.
+    """Print the policy in words, or as JSON with every default filled in: what it leaves open, and what to decide on.
 
     The section ``kafka`` is printed as `shoal run` would use it in this environment, without its secrets. With a sample
     of records, print what the policy loses of it.
@@ -49,6 +54,20 @@ def execute(options: argparse.Namespace) -> int:
     if settings.model_fields_set:
         of_kafka = _check_kafka_files(policy, settings)
     kafka = {"kafka": shown_settings(settings)} if settings.model_fields_set else {}
+    opened = _open_decisions(options.policy)
+    advice = [*opened, *advise(policy), *_advise_on_missing(settings), *of_kafka, *_advise_on_http(options)]
+    if options.text or (sys.stdout.isatty() and not options.json):
+        lines = _in_words(policy, settings, [one for one in advice if one])
+        print(escape_control_characters("\n".join(lines)))
+    else:
+        _print_json(policy, kafka, [one for one in advice if one])
+    if options.input is not None:
+        _print_sample(policy, options)
+    return 0
+
+
+def _print_json(policy: Policy, kafka: dict[str, Any], advice: Iterable[str]) -> None:
+    """Print the policy with every default filled in; log what it leaves open and what to decide on."""
     resolved = policy.resolved() | kafka | {"fingerprint": policy.fingerprint}
     if explained := explain(policy):
         resolved["chosen"] = explained
@@ -56,13 +75,28 @@ def execute(options: argparse.Namespace) -> int:
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
     for sentence in resolved["left_open"]:
         logger("cli").info(escape_control_characters(f"left open: {sentence}"))
-    opened = _open_decisions(options.policy)
-    for advice in (*opened, *advise(policy), *_advise_on_missing(settings), *of_kafka, *_advise_on_http(options)):
-        if advice:
-            logger("cli").warning(escape_control_characters(advice))
-    if options.input is not None:
-        _print_sample(policy, options)
-    return 0
+    for sentence in advice:
+        logger("cli").warning(escape_control_characters(sentence))
+
+
+def _in_words(policy: Policy, settings: KafkaSection, advice: Sequence[str]) -> Iterator[str]:
+    """Yield lines for a person: what becomes of each field, what is promised, what is open, and what to decide on."""
+    from shoal.reports import fields_in_words, promises  # noqa: PLC0415 - slow: it has the judge
+
+    fields = fields_in_words(policy)
+    name, role = (max(len(one[key]) for one in fields) for key in ("name", "role"))
+    yield f"fields of policy {policy.fingerprint[:16]}:"
+    yield from (f"  {one['name']:{name}}  {one['role']:{role}}  {one['becomes']}" for one in fields)
+    yield "promised:"
+    yield from (f"  {sentence}" for sentence in promises(policy, is_table=False))
+    if settings.model_fields_set:
+        yield f"Kafka: {settings.input or '?'} to {settings.output or '?'}, group {settings.group or '?'}"
+    if opened := left_open(policy):
+        yield "left open:"
+        yield from (f"  {sentence}" for sentence in opened)
+    if advice:
+        yield "to decide:"
+        yield from (f"  {sentence}" for sentence in advice)
 
 
 def _open_decisions(path: str) -> list[str]:

@@ -22,10 +22,7 @@ ALL_SUPPRESSED = (
     "stream.delta, or lower privacy.k"
 )
 
-WITHOUT_EVIDENCE = (
-    "to get a release whose clusters can be verified, repeat the run with --evidence FILE, keep only the new release "
-    "and withdraw this one"
-)
+WITHOUT_EVIDENCE = "with --evidence FILE, the next run can be verified member by member"
 
 
 def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: str) -> None:
@@ -90,7 +87,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
         )
         return
     text = ", ".join(filter(None, [counts_text(report), report.loss.summary()]))
-    text += f"; next: {following}" if following else ""
+    text += f"; {following}" if following == WITHOUT_EVIDENCE else f"; next: {following}" if following else ""
     print(f"shoal: {escape_control_characters(text)}", file=sys.stderr)
 
 

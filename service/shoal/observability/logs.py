@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import sys
 import threading
@@ -98,7 +99,9 @@ def set_up_logs(style: Literal["json", "text"], level: Literal["debug", "info", 
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=lambda _, __: None)
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"), exception_formatter=lambda _, __: None
+        )
     )
     _configure([*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter])
     handler = logging.StreamHandler(sys.stderr)

@@ -7,11 +7,14 @@ from shoal.reports.figures import report_of
 from shoal.reports.origin import origin_of, sha256_of
 from shoal.reports.page import html_of, require_page_name
 from shoal.reports.signature import private_key, public_key, require_signature, signed
+from shoal.reports.wording import fields_in_words, promises
 
 __all__ = [
+    "fields_in_words",
     "html_of",
     "origin_of",
     "private_key",
+    "promises",
     "public_key",
     "report_of",
     "require_page_name",

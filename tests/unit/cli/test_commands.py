@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -84,6 +85,17 @@ def test_check_prints_the_resolved_policy(folder: Path) -> None:
     assert told["chosen"] == {"stream.rule": "auto: awo below k = 7"}
     lines = [line.partition("left open: ")[2] for line in done.stderr.decode().splitlines() if "left open: " in line]
     assert [line.removesuffix(" [shoal.cli]") for line in lines] == told["left_open"] != []
+
+
+def test_check_says_in_words_what_becomes_of_each_field_and_what_is_open(folder: Path) -> None:
+    done = shoal(folder, "check --text")
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode().splitlines()
+    assert re.match(r"fields of policy [0-9a-f]{16}:", lines[0])
+    assert "  who     identifier        left out; people are counted by it" in lines
+    assert any(line.startswith("  delta = ") for line in lines)
+    assert [line for line in lines if line.endswith(":")][1:] == ["promised:", "left open:", "to decide:"]
+    assert json.loads(shoal(folder, "check --json").stdout)["privacy"]["k"] == 3
 
 
 def test_check_advises_on_confidential_values_of_the_policy_of_the_readme_only() -> None:
@@ -341,10 +353,7 @@ def test_pipe_ends_with_the_command_that_judges_its_release(folder: Path) -> Non
 def test_a_release_without_evidence_cannot_be_verified_and_the_last_line_says_so(command: str, folder: Path) -> None:
     done = shoal(folder, f"{command} -i visits.csv -o out.csv")
     assert done.returncode == 0
-    assert done.stderr.decode().endswith(
-        "; next: to get a release whose clusters can be verified, repeat the run with --evidence FILE, keep only the "
-        "new release and withdraw this one\n"
-    )
+    assert done.stderr.decode().endswith("; with --evidence FILE, the next run can be verified member by member\n")
 
 
 @pytest.mark.parametrize("command", ["pipe", "batch"])
