@@ -25,7 +25,7 @@ h3{font-size:1rem;margin:1.2rem 0 .2rem}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.25rem .7rem .25rem 0;border-bottom:1px solid var(--line);
 overflow-wrap:break-word}
-td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 svg{max-width:100%;min-width:30rem;height:auto;display:block}
 .label{fill:var(--ink);font-size:13px}.small{fill:var(--faint);font-size:11px}
 .before{fill:var(--paper);stroke:var(--before);stroke-width:1.5}.after,.heat{fill:var(--after)}
@@ -225,11 +225,17 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = "".join(f"<th>{_e(name)}</th>" for name in names)
-    body = "".join("<tr>" + "".join(map(_table_cell, row)) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    """Return a table; a column in which a number stands is aligned to the right."""
+    body = list(rows)
+    styles = [
+        ' class="number"' if any(isinstance(row[place], int | float) for row in body) else ""
+        for place in range(len(names))
+    ]
+    head = "".join(f"<th{style}>{_e(name)}</th>" for name, style in zip(names, styles, strict=True))
+    lines = ("".join(map(_table_cell, row, styles)) for row in body)
+    text = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide"><table><tr>{head}</tr>{text}</table></div>'
 
 
-def _table_cell(value: object) -> str:
-    style = ' class="number"' if isinstance(value, int | float) else ""
-    return f"<td{style}>{_e(value)}</td>"
+def _table_cell(value: object, style: str) -> str:
+    return f"<td{style}>{_e(f'{value:,}' if isinstance(value, int) else value)}</td>"

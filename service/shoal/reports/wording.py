@@ -37,7 +37,7 @@ WARNINGS = {
 def fields_in_words(policy: Policy) -> list[dict[str, str]]:
     """Return name, role and fate of each field, in the order of the policy."""
     return [
-        {"name": one.name, "role": one.role.value.replace("_", " "), "becomes": _fate(policy, one)}
+        {"name": one.name, "role": one.role.value.replace("_", "-"), "becomes": _fate(policy, one)}
         for one in policy.attributes
     ]
 
@@ -47,7 +47,7 @@ def promises(policy: Policy, *, is_table: bool) -> Iterator[str]:
     k, subject = policy.k, "every record is a person of its own" if policy.subject is None else policy.subject.name
     by = subject if policy.subject is None else f"people are told apart by {subject}"
     yield f"k = {k}: each released record has the same quasi-identifiers as those of at least {k} people ({by})."
-    yield f"No person has more than {policy.max_share:.0%} of the records of a cluster."
+    yield f"No person has more than {100 * policy.max_share:.3g} % of the records of a cluster."
     for name, text in explain(policy).items():
         if name in {"privacy.l", "privacy.t", "privacy.max_value_share"}:
             yield f"{text[:1].upper()}{text[1:]}."
@@ -87,7 +87,7 @@ def _fate(policy: Policy, one: Attribute) -> str:
 def _of_cluster(one: Attribute) -> str:
     match one.scale:
         case Scale.NUMERIC:
-            bounds = "" if one.bounds is None else f", from {one.bounds[0]:g} to {one.bounds[1]:g}"
+            bounds = "" if one.bounds is None else f", from {one.bounds[0]:,.15g} to {one.bounds[1]:,.15g}"
             step = one.resolution
             return f"the mean of its cluster{'' if not step else f' in steps of {step}'}{bounds}"
         case Scale.TIME:
