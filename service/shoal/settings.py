@@ -37,7 +37,7 @@ REQUIRED = ("bootstrap_servers", "input", "output", "group")
 
 
 def kafka_settings(
-    policy: Policy,
+    policy: Policy | None,
     environment: Mapping[str, str] | None = None,
     *,
     defaults: Mapping[str, str] | None = None,
@@ -45,7 +45,7 @@ def kafka_settings(
     has_secrets: bool = True,
     no_topics: str = "",
 ) -> KafkaSection:
-    """Return connection, topics and timings. ``SHOAL_KAFKA__NAME`` overrides field ``name`` of the policy.
+    """Return connection, topics and timings. ``SHOAL_KAFKA__NAME`` overrides field ``name`` of the policy, if any.
 
     ``defaults`` are values of fields that neither the policy nor the environment sets. Without ``has_secrets``
     credentials may be missing: `shoal check` may run where the environment does not hold them. ``no_topics`` is why
@@ -58,7 +58,7 @@ def kafka_settings(
     overrides = {
         key.removeprefix(PREFIX).lower(): value for key, value in environment.items() if key.startswith(PREFIX)
     }
-    in_policy = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
+    in_policy = {} if policy is None or policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
     texts = KafkaSection.model_fields.keys() - LISTS.keys()
     empty = {name for name, value in overrides.items() if not value.strip() and name in texts}
     overrides = {name: value for name, value in overrides.items() if name not in empty}
@@ -97,25 +97,26 @@ def missing_settings(
     return [name for name in required if name not in of_topics and not getattr(settings, name)]
 
 
-def require_no_fault(policy: Policy, found: Iterable[tuple[str, str, bool]]) -> None:
+def require_no_fault(policy: Policy | None, found: Iterable[tuple[str, str, bool]]) -> None:
     """Raise `settings_error` for what is wrong with the files of the settings: field, message, and what follows."""
     if faults := [(("kafka", field), message) for field, message, _ in found]:
         raise settings_error(faults, policy)
 
 
 def settings_error(
-    found: Sequence[Finding], policy: Policy, environment: Mapping[str, str] | None = None
+    found: Sequence[Finding], policy: Policy | None, environment: Mapping[str, str] | None = None
 ) -> PolicyError:
     """Return an error that names the variable of each fault (path, message), or the file of the policy and the line."""
     variables = {name.upper() for name in (os.environ if environment is None else environment)}
+    origin = None if policy is None else policy.origin
     faults = []
     for path, message in found:
         variable = PREFIX + path[1].upper() if path else ""
         if variable in variables:
             faults.append(Fault((variable, *path[2:]), message))
         else:
-            faults.append(Fault(path, message, None if policy.origin is None else policy.origin.line_of(path)))
-    source = "settings" if policy.origin is None else policy.origin.source
+            faults.append(Fault(path, message, None if origin is None else origin.line_of(path)))
+    source = "settings" if origin is None else origin.source
     are_variables = all(fault.path and fault.path[0] in variables for fault in faults)
     return PolicyError(faults, "environment" if are_variables else source)
 

@@ -17,6 +17,7 @@ from shoal.kafka.progress import export_progress, import_progress, report_progre
 from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext
+from shoal.kafka.topic_sample import sample_topic
 from shoal.kafka.transactions import ClusterListener, TransactionBatch, TransactionSink
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "open_secret_files",
     "report_progress",
     "run_with_retries",
+    "sample_topic",
     "to_shoal_error",
     "tolerate_invalid_header_names",
 ]

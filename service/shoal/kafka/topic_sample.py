@@ -1,0 +1,61 @@
+"""Reads a bounded sample of a topic, for a draft of a policy. It joins no group and writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from shoal.errors import BrokerError
+from shoal.kafka.checks import partitions_of
+from shoal.kafka.client import admin, log_bounds, reading
+from shoal.kafka.logs import read_committed_records
+from shoal.policy import KafkaSection
+
+
+async def sample_topic(settings: KafkaSection, topic: str, most_records: int, most_bytes: int) -> bytes:
+    """Return the last committed messages of each partition as lines of JSON, as an export of a topic has them.
+
+    Each line has partition, offset, timestamp, key, headers and value; bytes that are not UTF-8 become lone surrogates.
+    At most ``most_records`` lines and about ``most_bytes`` bytes, in equal shares of the partitions.
+    BrokerError if there is no such topic, or it has no messages.
+    """
+    async with admin(settings) as client:
+        partitions = (await partitions_of(client, [topic])).get(topic, [])
+    if not partitions:
+        raise BrokerError(f"{topic}: there is no such topic, or it may not be described; look at its name and the ACLs")
+    lines = bytearray()
+    for place, partition in enumerate(partitions, 1):
+        limit = most_bytes * place // len(partitions)
+        async for line in _last_messages(settings, TopicPartition(topic, partition), most_records // len(partitions)):
+            if len(lines) + len(line) > limit:
+                break
+            lines += line
+    if not lines:
+        raise BrokerError(f"{topic}: holds no committed message yet; a draft needs some of them")
+    return bytes(lines)
+
+
+async def _last_messages(settings: KafkaSection, tp: TopicPartition, count: int) -> AsyncIterator[bytes]:
+    async with reading(settings) as consumer:
+        _, end = await log_bounds(consumer, tp)
+    async for message in read_committed_records(settings, tp, max(0, end - count)):
+        yield _line(message)
+
+
+def _line(message: Any) -> bytes:  # noqa: ANN401 - the client has no types
+    content = {
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+        "key": _text(message.key),
+        "headers": [[name, _text(data)] for name, data in message.headers],
+        "value": _text(message.value),
+    }
+    return json.dumps(content).encode() + b"\n"
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="surrogateescape")
