@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import sys
@@ -60,7 +59,9 @@ def execute(options: argparse.Namespace) -> int:
 
 def _read_topic(options: argparse.Namespace) -> Sample:
     """Read the last messages of a topic. What is read is in a folder that only its owner can read, until it is read."""
-    from shoal.drafts import read_sample  # noqa: PLC0415 - slow; help needs none of it
+    import asyncio  # noqa: PLC0415 - slow; help needs none of it
+
+    from shoal.drafts import read_sample  # noqa: PLC0415 - as above
     from shoal.drafts.reading import MAX_BYTES, MAX_ROWS  # noqa: PLC0415 - as above
     from shoal.files import ProgressDisplay  # noqa: PLC0415 - as above
     from shoal.kafka import check_files, sample_topic  # noqa: PLC0415 - as above

@@ -38,6 +38,8 @@ class Draft:
     """The fields that may name the person, the likeliest first."""
     hidden: int = 0
     """How many fields are dropped and not named, because fewer than k people have them: a name can be a value."""
+    diversity: int = 0
+    """Different confidential values that a cluster needs; 1: it was decided that none are, 0: nobody has decided."""
 
     @classmethod
     def of(cls, sample: Sample, subject: str = "") -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TextIO
 
 from shoal.drafts.draft import EVERY_RECORD, Draft
@@ -24,6 +25,8 @@ def ask(sample: Sample, subject: str, source: TextIO, screen: TextIO) -> Draft:
         guess.field.name: role for guess, role in answers if role not in {"", guess.role} or role == "confidential"
     }
     draft = draft.with_roles(decided)
+    if any(guess.role == "confidential" for guess in draft.guesses):
+        draft = replace(draft, diversity=dialogue.diversity())
     k = dialogue.number("k, the fewest people in a cluster", draft.k, 2)
     delta = max(draft.delta, k - 1)
     return draft.with_settings(k, dialogue.number("delta, how many later records one waits for", delta, k - 1))
@@ -59,6 +62,18 @@ class _Dialogue:
                 return _ROLES[answer[0].lower()] if answer else guess.role
             self._say("  q, c or d")
         return ""
+
+    def diversity(self) -> int:
+        """Ask how many different confidential values a cluster must have; 0 if it stays open."""
+        self._say(
+            "l, the fewest different values of a confidential field in a cluster: k does not hide a value that all"
+        )
+        self._say("  in it share. 2 or more keeps this, at a loss; 1: no such promise; Enter leaves it open")
+        for answer in self._answers():
+            if not answer or (answer.isascii() and answer.isdigit() and 1 <= int(answer) <= 1_000):  # noqa: PLR2004
+                return int(answer or 0)
+            self._say("  a whole number of at least 1")
+        return 0
 
     def number(self, what: str, usual: int, least: int) -> int:
         """Ask for a whole number."""

@@ -89,9 +89,9 @@ def _settings(draft: Draft) -> Iterator[str]:
         yield f"csv: {{{', '.join(f'{key}: {_quoted(value)}' for key, value in sample.dialect.items())}}}"
     yield f"# k: each cluster has at least {draft.k} of the {draft.people:,} people."
     yield f"# {_why_k(draft)}"
-    if any(guess.role == "confidential" for guess in draft.guesses):
+    if not draft.diversity and any(guess.role == "confidential" for guess in draft.guesses):
         yield f"{DECIDE}privacy: k does not hide a confidential value that a whole cluster shares; l does, at a loss"
-    yield f"privacy: {{k: {draft.k}}}"
+    yield f"privacy: {{k: {draft.k}{f', l: {draft.diversity}' if draft.diversity > 1 else ''}}}"
     if sample.is_parquet:
         return  # Parquet is for finished tables
     yield "# delta: a record waits for so many later ones. Beyond 20 times k, little is gained."

@@ -231,6 +231,9 @@ def test_answers_line_by_line(tmp_path: Path) -> None:
     assert resolved["attributes"]["Patientennr"]["subject"] is True
     assert resolved["attributes"]["Diagnose"]["role"] == "identifier"
     assert (resolved["privacy"]["k"], resolved["stream"]["delta"]) == (7, 50)
+    assert f"{DECIDE}privacy: k does not hide" not in policy.read_text(encoding="utf-8"), "no field is confidential"
+    protected = init(path, "--interactive", stdin=b"1\n\n\nnone\n3\n").stdout.decode()  # Diagnose stays confidential
+    assert ("privacy: {k: 10, l: 3}" in protected, f"{DECIDE}privacy" in protected) == (True, False)
     confirmed = init(path, "--interactive", stdin=b"every_record\n\n").stdout.decode()
     silent = init(path, "--interactive").stdout.decode()
     assert [f"{DECIDE}Diagnose" in text for text in (confirmed, silent)] == [False, True]
