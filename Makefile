@@ -21,7 +21,7 @@ CODE := service tests deploy benchmarks docs
 # What runs every day: neither long tests nor those that need more than Python, Java and Maven.
 DAILY := not nightly and not deploy_tools
 
-.PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
+.PHONY: help install fix check test demo first-steps kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
         house mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
         integration faults privacy privacy-table judge-table init-table reliability lock soak
 
@@ -61,6 +61,9 @@ check-deploy: install tools ## check charts, manifests, alerts and workflows wit
 
 demo: install ## anonymize a real data set through a local broker; V=1 shows each check; the last line is the summary
 	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py $(if $(V),-v)
+
+first-steps: install ## from a file to a report without an edit: init, check, tune, release, verify on three samples
+	@$(KAFKA) with -- $(BIN)/python deploy/demo/first_steps.py
 
 kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT; BROKERS=3 starts a cluster
 	@$(KAFKA) $(if $(BROKERS),--brokers $(BROKERS)) up

@@ -82,11 +82,20 @@ def _kafka_section(options: argparse.Namespace) -> str:
     """Return the section ``kafka`` of a draft of a topic; an empty text for a file."""
     if options.topic is None:
         return ""
-    names = {"input": options.topic, "output": f"{options.topic}.anonymous", "group": f"shoal-{options.topic}"}
+    others = ("anonymous", "quarantine", "evidence")
+    output, quarantine, evidence = (f"{options.topic}.{other}" for other in others)
+    names = {"input": options.topic, "output": output, "quarantine": quarantine, "evidence": evidence}
+    names |= {"group": f"shoal-{options.topic}"}
     if options.bootstrap_servers is not None:
         names = {"bootstrap_servers": options.bootstrap_servers} | names
     lines = (f"  {name}: {json.dumps(value)}" for name, value in names.items())
     return (
-        "\n".join(["# Create the output with as many partitions as the input; see docs/operate.md.", "kafka:", *lines])
+        "\n".join(
+            [
+                "# Create output, quarantine and evidence with as many partitions as the input; protect evidence like the input.",
+                "kafka:",
+                *lines,
+            ]
+        )
         + "\n"
     )
