@@ -88,14 +88,6 @@ def _kafka_section(options: argparse.Namespace) -> str:
     names |= {"group": f"shoal-{options.topic}"}
     if options.bootstrap_servers is not None:
         names = {"bootstrap_servers": options.bootstrap_servers} | names
-    lines = (f"  {name}: {json.dumps(value)}" for name, value in names.items())
-    return (
-        "\n".join(
-            [
-                "# Create output, quarantine and evidence with as many partitions as the input; protect evidence like the input.",
-                "kafka:",
-                *lines,
-            ]
-        )
-        + "\n"
-    )
+    lines = [f"  {name}: {json.dumps(value)}" for name, value in names.items()]
+    head = "# Create the other topics with as many partitions as the input; protect evidence like the input."
+    return "\n".join([head, "kafka:", *lines, ""])
