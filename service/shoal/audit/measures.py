@@ -36,7 +36,7 @@ MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
 MAX_ORDER_CORRELATION = 0.5  # a larger rank correlation with the order of arrival is a warning
 _CATEGORY = 0.02  # width of a category of a confidential number, in standard deviations
-_MOST_PAIRS, _FEWEST_LINKED = 500_000_000, 100
+_MOST_PAIRS, _FEWEST_LINKED = 200_000_000, 100
 """Most pairs of a cluster and a record that distance linkage compares, in not fewer clusters than these."""
 
 
@@ -124,7 +124,9 @@ def linked_share(
     count = min(len(clusters), max(_MOST_PAIRS // len(members), _FEWEST_LINKED))
     chosen, links = np.arange(count) * len(clusters) // count, 0.0
     for place in chosen.tolist():
-        away = np.sum([np.square(row - point[place]) for row, point in zip(rows, points, strict=True)], axis=0)
+        away = np.zeros(len(members))
+        for row, point in zip(rows, points, strict=True):
+            away += np.square(row - point[place])
         is_nearest = away <= away.min() * (1 + 1e-12)
         own = is_nearest[starts[place] : starts[place] + sizes[place]]
         links += np.count_nonzero(own) / np.count_nonzero(is_nearest)
