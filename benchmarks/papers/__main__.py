@@ -34,6 +34,7 @@ HEAD = [
     "papers, which was not published. Where a paper's data are not at hand, its section says what takes their place.",
     "",
     "Only lines that speak of seconds differ from run to run (`tests/benchmarks/test_papers.py`).",
+    "Black crosses in figures are numbers that a paper prints; bars are the range of several draws.",
     "",
 ]
 

@@ -13,7 +13,7 @@ from shoal import microaggregate
 from shoal.tables import refined
 from shoal.tables.literature.approximate import dependency_tree, discretized, key_attributes
 
-from papers.common import Curve, Figure, Panel, Section, Table, claim, grid, progress, standardised, zscores
+from papers.common import LIMIT, Curve, Figure, Panel, Section, Table, claim, grid, progress, standardised, zscores
 from papers.embedded import ADULT, approximate_lines
 from papers.reference import loss_share
 
@@ -93,7 +93,7 @@ def section(folder: Path) -> Section:
         "X. Sun, H. Wang, J. Li and Y. Zhang, *An Approximate Microaggregation Approach for Microdata Protection*, "
         "Expert Systems with Applications 39(2), 2012",
         [*example_lines(), *_figure_lines(by_share, by_k, by_attributes), *adult_lines(folder), *real_lines(folder)],
-        [_loss_figure(by_share, by_k), _seconds_figure(by_share, by_k, by_attributes)],
+        [_seconds_figure(by_share, by_k, by_attributes), _keys_figure(by_share), _loss_figure(by_share, by_k)],
         _timed_lines(by_share, by_k, by_attributes),
     )
 
@@ -312,6 +312,16 @@ def _seconds_figure(by_share: Runs, by_k: Runs, by_attributes: Runs) -> Figure:
         _panel("k = 20", "attributes", "seconds", by_attributes, 1),
     ]
     return Figure("approximate-4", "Fig. 4: processor seconds", panels)
+
+
+def _keys_figure(by_share: Runs) -> Figure:
+    shares, most = list(by_share), len(CARDINALITIES)
+    curves = [
+        Curve("MA", shares, [most] * len(shares)),
+        Curve("AMA", shares, [run.keys for run in by_share.values()]),
+        Curve("printed: less than half", shares, [most / 2] * len(shares), LIMIT),
+    ]
+    return Figure("approximate-5", "Fig. 5: key attributes", [Panel("k = 20", "records, %", "attributes", curves)])
 
 
 def _panel(title: str, across: str, up: str, runs: Runs, seconds: int) -> Panel:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from reference_data import read_rows
 
 __all__ = [
+    "LIMIT",
+    "PRINTED",
     "Curve",
     "Figure",
     "Panel",
@@ -32,11 +34,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Curve(NamedTuple):
-    """One line of a figure."""
+    """One line of a figure; with ``high``, ranges from y to it. ``kind`` is that of a line of ours, or as below."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
+    kind: str = "ours"
+    high: Sequence[float] = ()
+
+
+PRINTED = "printed"
+"""Kind of points that a paper prints: large crosses without a line."""
+LIMIT = "limit"
+"""Kind of a bound or a line to compare with: thin, grey and dotted."""
 
 
 class Panel(NamedTuple):

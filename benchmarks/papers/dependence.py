@@ -1,4 +1,4 @@
-"""Dependence: MDAV on quasi-identifiers and weighted confidential attributes (its Fig. 8 to 14)."""
+"""Dependence: MDAV on quasi-identifiers and weighted confidential attributes (its III.B and Fig. 8 to 14)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,21 @@ import numpy as np
 from shoal import microaggregate
 
 from papers import reference
-from papers.common import Curve, Figure, Panel, Section, Table, claim, grid, progress, standardised, zscores
+from papers.common import (
+    LIMIT,
+    PRINTED,
+    Curve,
+    Figure,
+    Panel,
+    Section,
+    Table,
+    claim,
+    grid,
+    progress,
+    standardised,
+    zscores,
+)
+from papers.embedded import dependence_figure, dependence_lines, dependence_points
 from papers.reference import diversity, linked, loss_share, means_of
 
 __all__ = ["LAMBDAS", "Point", "blockwise", "categories", "gaussian", "point", "section"]
@@ -48,7 +62,7 @@ Curves = dict[tuple[int, float], Point]
 
 
 def section(folder: Path) -> Section:
-    """Compute Fig. 8 to 14."""
+    """Compute Fig. 8 to 14, and what the paper proposes for categories."""
     tables = {
         name: (v[:, :KNOWN], v[:, KNOWN:]) for name in ("census", "tarragona") for v in [standardised(folder, name)]
     }
@@ -60,14 +74,20 @@ def section(folder: Path) -> Section:
         curves[name] = {(k, lam): point(known, confidential, k, lam) for k in sizes for lam in LAMBDAS}
     progress("dependence, blocks")
     blocks = {(b, lam): blockwise(*tables["census"], 10, lam, b) for b in BLOCKS for lam in LAMBDAS}
-    lines = [*_curve_lines(curves), *_diversity_lines(tables, curves), *_block_lines(blocks)]
+    categorical, whole = dependence_points(folder, LAMBDAS)
+    lines = [
+        *_curve_lines(curves),
+        *dependence_lines(categorical, whole, SHOWN),
+        *_diversity_lines(tables, curves),
+        *_block_lines(blocks),
+    ]
     return Section(
         "Dependence",
         "D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, *k-Anonymous Microaggregation with "
         "Preservation of "
         "Statistical Dependence*, Information Sciences 342, 2016",
         lines,
-        _figures(curves, blocks),
+        [*_figures(curves, blocks), dependence_figure(categorical)],
         [],
     )
 
@@ -244,14 +264,17 @@ def _figures(curves: dict[str, Curves], blocks: dict[tuple[int, float], Block]) 
         )
         for name in ("census", "tarragona")
     ]
+    whole = blocks[BLOCKS[-1], 0.0].known
+    halved = Curve("as printed: 1/2 and 1/4 of b = 6", [0.0, 0.0], [whole / 2, whole / 4], PRINTED)
+    bound = Curve("printed bound 1/k of b = 6", [0.0, 1.0], [0.1, 0.1], LIMIT)
     fourteen = [
         Panel(
             title,
             "λ",
             "",
-            [Curve(f"b = {b}", LAMBDAS, [getattr(blocks[b, lam], side) for lam in LAMBDAS]) for b in BLOCKS],
+            [*(Curve(f"b = {b}", LAMBDAS, [getattr(blocks[b, lam], side) for lam in LAMBDAS]) for b in BLOCKS), said],
         )
-        for title, side in (("D_X", "known"), ("DLD", "linked"))
+        for title, side, said in (("D_X", "known", halved), ("DLD", "linked", bound))
     ]
     return [
         *figures,
@@ -274,6 +297,8 @@ def _trade_off(number: int, name: str, found: Curves) -> Figure:
                 [p.confidential / first.confidential - 1.0 for p in points],
             )
         )
+    even = [0.0, -min(min(curve.y) for curve in relative)]
+    relative.append(Curve("gain equals cost", even, [-one for one in even], LIMIT))
     panels = [Panel(name, "D_X", "D_Y", absolute), Panel(f"{name}, increments", "of D_X", "of D_Y", relative)]
     return Figure(
         f"dependence-{number}", f"Fig. {number}: loss of confidential against that of quasi-identifiers, {name}", panels

@@ -1,4 +1,4 @@
-"""Tables with categories as points: what the genetic and the approximate approach do on mixed attributes."""
+"""Tables with categories as points: what the genetic and the approximate approach and dependence do with them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ from shoal.tables import refined
 from shoal.tables.literature.approximate import dependency_tree
 from shoal.tables.measures import loss_of
 
-from papers.common import Table, columns_of, grid, progress, zscores
+from papers import reference
+from papers.common import Curve, Figure, Panel, Table, claim, columns_of, grid, progress, zscores
 
 __all__ = [
     "ADULT",
     "REGIONS",
+    "CategoryPoint",
     "EmbeddedTable",
     "adult_points",
     "approximate_lines",
+    "category_distances",
+    "dependence_figure",
+    "dependence_lines",
+    "dependence_points",
     "eia_points",
     "genetic_lines",
+    "predicted_loss",
     "scaled_block",
 ]
 
@@ -50,6 +57,9 @@ REGIONS = {
     "West": "AK AZ CA CO HI ID MT NM NV OR UT WA WY",
 }
 """The census regions of the United States and their states."""
+CONFIDENTIAL = ("marital-status", "workclass", "occupation")
+"""The attributes of Adult that are confidential for *dependence*; the other six are quasi-identifiers."""
+SIZES = (10, 50, 200)
 AMOUNTS = ("RESREVENUE", "RESSALES", "TOTREVENUE", "TOTSALES")
 MACRO, K = 18, 3
 
@@ -162,3 +172,168 @@ def approximate_lines(folder: Path, codes: NDArray[np.int64], sizes: Sequence[in
         "",
         *grid(("", "MDAV, loss", "approximate, loss"), rows),
     ]
+
+
+class CategoryPoint(NamedTuple):
+    """Losses of one partition, and the diversity of its confidential categories."""
+
+    known: float
+    """D_X."""
+    hamming: float
+    """D_Y: share of the records whose category is not the one that their cluster predicts best."""
+    taxonomy: float
+    """D_Y: mean height of the lowest common ancestor of the two, over the levels."""
+    diversity: float
+    """l_avg: values of the least diverse attribute, mean over clusters."""
+
+
+CategoryCurves = dict[tuple[str, int, float], CategoryPoint]
+
+
+def category_distances(levels: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], Table]:
+    """Return the categories of records as codes, and the distance of each two in the taxonomy: from 0 to 1.
+
+    ``levels`` as of `scaled_block`; with one level the distance is that of Hamming.
+    """
+    leaves, first, codes = np.unique(levels[0], return_index=True, return_inverse=True)
+    apart = np.zeros((len(leaves), len(leaves)))
+    for level in levels:
+        apart += level[first][:, None] != level[first]
+    return codes.astype(np.int64), apart / len(levels)
+
+
+def predicted_loss(codes: NDArray[np.int64], apart: Table, labels: NDArray[np.int32]) -> float:
+    """Return the mean distance of records from the category of least distance to their cluster: D_Y of III.B."""
+    counts = np.zeros((int(labels.max()) + 1, len(apart)))
+    np.add.at(counts, (labels, codes), 1.0)
+    return float((counts @ apart).min(axis=1).sum() / len(codes))
+
+
+def dependence_points(
+    folder: Path, lambdas: Sequence[float], sizes: Sequence[int] = SIZES
+) -> tuple[CategoryCurves, tuple[float, float]]:
+    """Return the losses of MDAV on (X, βY), the categories Y flat or by taxonomies, and both D_Y of one cluster."""
+    points, columns = adult_points(folder)
+    rows = read_rows(folder, "adult")
+    known = np.ascontiguousarray(
+        np.hstack([points[:, columns[i]] for i, name in enumerate(ADULT) if name not in CONFIDENTIAL])
+    )
+    levels = [_levels(folder, name, [row[name] for row in rows]) for name in CONFIDENTIAL]
+    measures = [[category_distances(own[:1]) for own in levels], [category_distances(own) for own in levels]]
+    codes = np.stack([own for own, _ in measures[0]], axis=1)
+    blocks = {
+        "Hamming": np.hstack([scaled_block(own[:1]) for own in levels]),
+        "taxonomy": np.hstack([scaled_block(own) for own in levels]),
+    }
+    share, found = len(CONFIDENTIAL) / (len(ADULT) - len(CONFIDENTIAL)), {}
+
+    def losses(labels: NDArray[np.int32]) -> tuple[float, float]:
+        flat, by_taxonomy = (float(np.mean([predicted_loss(*own, labels) for own in each])) for each in measures)
+        return flat, by_taxonomy
+
+    for name, k, lam in ((name, k, lam) for name in blocks for k in sizes for lam in lambdas):
+        progress(f"dependence, Adult by {name}, k = {k}, λ = {lam}")
+        labels = microaggregate(reference.weighted_attributes(known, blocks[name], lam, share), k, "mdav")
+        least = reference.diversity(codes.astype(float), labels, 1.0)
+        found[name, k, lam] = CategoryPoint(reference.loss_share(known, labels), *losses(labels), least)
+    return found, losses(np.zeros(len(rows), np.int32))
+
+
+def dependence_lines(curves: CategoryCurves, whole: tuple[float, float], shown: Sequence[float]) -> list[str]:
+    """Return the lines about confidential categories."""
+    sizes = sorted({k for _, k, _ in curves})
+    rows = [
+        (name, k, *("{:.4f} / {:.4f} / {:.4f} / {:.2f}".format(*curves[name, k, lam]) for lam in shown))
+        for name in ("Hamming", "taxonomy")
+        for k in sizes
+    ]
+    return [
+        "**Categories** (III.B), which the paper proposes and does not measure: Adult, confidential",
+        f"{', '.join(CONFIDENTIAL)}, the other six of *approximate* as quasi-identifiers, each attribute with a",
+        "variance of 1. A cluster predicts for each confidential attribute the category at the least distance from",
+        "its records; D_Y is the mean distance from it: by Hamming the share of records that have another category,",
+        "by the taxonomy the height of the lowest common ancestor over the levels. MDAV on (X, βY) has Y as points",
+        "whose squared distance is one of the two. D_X / D_Y by Hamming / D_Y by taxonomy / l_avg (values of the",
+        f"least diverse attribute); all records as one cluster: D_Y {whole[0]:.4f} and {whole[1]:.4f}.",
+        "",
+        *grid(("points by", "k", *(f"λ = {lam}" for lam in shown)), rows),
+        *grid(("The paper says of numbers", "of categories", "found"), _category_claims(curves, sizes)),
+        "Shoal's `steering.dependence` takes confidential numbers only. With categories a small weight already fills",
+        "clusters with one category, which is then known of everybody in them.",
+        "",
+    ]
+
+
+def _category_claims(curves: CategoryCurves, sizes: list[int]) -> list[tuple[str, str, str]]:
+    lambdas = sorted({lam for _, _, lam in curves})
+    plain, slight = ([curves["Hamming", k, lam] for k in sizes] for lam in lambdas[:2])
+    favoured = [
+        *([own.known for own in plain], [curves["Hamming", k, lambdas[-1]].hamming for k in sizes]),
+        [curves["taxonomy", k, lambdas[-1]].taxonomy for k in sizes],
+    ]
+    steps = [
+        (before > after, lam)
+        for name, side in (("Hamming", "hamming"), ("taxonomy", "taxonomy"))
+        for k in sizes
+        for lam, (before, after) in zip(
+            lambdas[1:], pairwise(getattr(curves[name, k, lam], side) for lam in lambdas), strict=True
+        )
+    ]
+    rises = [lam for falls, lam in steps if not falls]
+    where = ", ".join(map(str, sorted(set(rises))))
+    cost = [after.known / before.known - 1.0 for before, after in zip(plain, slight, strict=True)]
+    gain = [1.0 - after.hamming / before.hamming for before, after in zip(plain, slight, strict=True)]
+    return [
+        claim(
+            "D_Y falls as λ grows, roughly",
+            len(rises) < 0.2 * len(steps),
+            f"in {len(steps) - len(rises)} of {len(steps)} steps; it rises at λ = {where}",
+        ),
+        claim(
+            "Both grow with k (at the λ that favours them)",
+            all(a < b for own in favoured for a, b in pairwise(own)),
+            "everywhere",
+        ),
+        claim(
+            "A small λ costs little D_X and gains much D_Y, most at a low k",
+            all(a < b for a, b in zip(cost, gain, strict=True)) and gain == sorted(gain, reverse=True),
+            f"λ = {lambdas[1]}, Hamming: "
+            + ", ".join(
+                f"k = {k}: D_X +{100 * a:.0f} %, D_Y −{100 * b:.0f} %"
+                for k, a, b in zip(sizes, cost, gain, strict=True)
+            ),
+        ),
+        claim(
+            "Hardly any loss of diversity",
+            slight[0].diversity > 0.8 * plain[0].diversity,
+            f"k = {sizes[0]}, λ = {lambdas[1]}: {plain[0].diversity:.2f} to {slight[0].diversity:.2f} values",
+        ),
+    ]
+
+
+def dependence_figure(curves: CategoryCurves) -> Figure:
+    """Return D_Y against D_X for both distances, and the diversity."""
+    sizes, lambdas = sorted({k for _, k, _ in curves}), sorted({lam for _, _, lam in curves})
+    panels = [
+        Panel(
+            f"by {name}",
+            "D_X",
+            f"D_Y by {name}",
+            [
+                Curve(
+                    f"k = {k}",
+                    [curves[name, k, lam].known for lam in lambdas],
+                    [getattr(curves[name, k, lam], name.lower()) for lam in lambdas],
+                )
+                for k in sizes
+            ],
+        )
+        for name in ("Hamming", "taxonomy")
+    ]
+    diverse = [
+        Curve(f"k = {k}, {name}", lambdas, [curves[name, k, lam].diversity for lam in lambdas])
+        for k in sizes
+        for name in ("Hamming", "taxonomy")
+    ]
+    panels.append(Panel("diversity", "λ", "l_avg", diverse))
+    return Figure("dependence-categories", "Confidential categories: loss against loss, and diversity", panels)

@@ -11,6 +11,7 @@ from shoal.tables import refined
 
 from papers.common import Section, Table, beside, grid, progress, standardised, zscores
 from papers.embedded import genetic_lines
+from papers.pictures import genetic_figure
 
 __all__ = ["PUBLISHED", "SCATTERED", "Printed", "macrogroups", "scattered_rows", "scattered_tables", "section"]
 
@@ -83,7 +84,7 @@ def section(folder: Path) -> Section:
         "A. Martínez-Ballesté, A. Solanas, J. Domingo-Ferrer and J. M. Mateo-Sanz, *A Genetic Approach to Multivariate "
         "Microaggregation for Database Privacy*, ICDE Workshops 2007, doi:10.1109/ICDEW.2007.4400989",
         lines,
-        [],
+        [genetic_figure(lines)],
         [],
     )
 

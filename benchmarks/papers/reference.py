@@ -127,13 +127,16 @@ def steer(
 # ---------------------------------------------------------------- statistical dependence [2]
 
 
-def weighted_attributes(known: Table, confidential: Table, lam: float) -> Table:
-    """Return (X, beta Y), beta² = lambda / (1 - lambda) · m_X / m_Y; X alone at lambda = 0, Y alone at lambda = 1."""
+def weighted_attributes(known: Table, confidential: Table, lam: float, share: float | None = None) -> Table:
+    """Return (X, beta Y), beta² = lambda / (1 - lambda) · m_X / m_Y; X alone at lambda = 0, Y alone at lambda = 1.
+
+    ``share`` is m_Y / m_X where an attribute has several columns.
+    """
     if lam <= 0.0:
         return known
     if lam >= 1.0:
         return confidential
-    beta = math.sqrt(lam / (1.0 - lam) * known.shape[1] / confidential.shape[1])
+    beta = math.sqrt(lam / (1.0 - lam) / (confidential.shape[1] / known.shape[1] if share is None else share))
     return np.ascontiguousarray(np.concatenate((known, beta * confidential), axis=1))
 
 

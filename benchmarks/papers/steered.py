@@ -10,7 +10,20 @@ import numpy as np
 from shoal.streams import StreamAggregator
 
 from papers import reference
-from papers.common import Curve, Figure, Panel, Section, Table, claim, columns_of, grid, progress, scaled_to_one
+from papers.common import (
+    LIMIT,
+    PRINTED,
+    Curve,
+    Figure,
+    Panel,
+    Section,
+    Table,
+    claim,
+    columns_of,
+    grid,
+    progress,
+    scaled_to_one,
+)
 from papers.reference import Risk
 
 __all__ = ["CASES", "Case", "StreamResult", "risks_of", "section", "stream_result", "threshold"]
@@ -294,6 +307,13 @@ def _static_figure(risks: dict[Case, list[Risk]]) -> Figure:
         weights = list(range(len(found)))
         names = ("max EMD", "mean EMD", "MSE", "MAE")
         curves = [Curve(name, weights, [risk[i] for risk in found]) for i, name in enumerate(names)]
+        start = [0] if case.name == "PCD" else []  # of MCD it is not printed
+        reached = [*start, case.reached], [*(0.5 for _ in start), case.t]
+        curves += [
+            Curve("printed: max EMD", *reached, PRINTED),
+            Curve("t (level line)", weights[:: len(weights) - 1], [case.t, case.t], LIMIT),
+            Curve("printed bound (upright line)", [case.bound, case.bound], [0, 0.5], LIMIT),
+        ]
         panels.append(Panel(f"{case.name}, t = {case.t}", "weight of the bucket attribute", "", curves))
     return Figure("steered-1-2", "Fig. 1 and 2: risk and loss as the weight of the bucket attribute grows", panels)
 
@@ -307,6 +327,8 @@ def _stream_figure(results: dict[float, StreamResult]) -> Figure:
     moved = [
         Curve("max", weights, [f.most for f in results.values()]),
         Curve("mean", weights, [f.average for f in results.values()]),
+        Curve("printed: max", [0.0, 0.02], [80, 12], PRINTED),
+        Curve("printed: mean", [0.0, 0.02], [25, 0.7], PRINTED),
     ]
     panels = [
         Panel("loss", "weight of the position", "", lost),

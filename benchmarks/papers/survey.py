@@ -8,6 +8,7 @@ import numpy as np
 from shoal.tables import refined
 
 from papers.common import Section, Table, beside, grid, progress, standardised, zscores
+from papers.pictures import survey_figure
 
 __all__ = ["PUBLISHED", "cell", "rows", "section"]
 
@@ -61,7 +62,7 @@ def section(folder: Path) -> Section:
         "Through "
         "Microaggregation*, IEEE GrC 2006",
         lines,
-        [],
+        [survey_figure(lines)],
         [],
     )
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from papers import __main__ as command
-from papers import approximate, reference, survey
-from papers.common import grid
+from papers import approximate, embedded, reference, survey
+from papers.common import PRINTED, grid
+from papers.pictures import genetic_figure, survey_figure
 
 pytestmark = pytest.mark.golden
 
@@ -39,6 +40,36 @@ def test_distances_of_clusters_and_shares_of_linked_records_are_those_of_their_d
     line = np.arange(6.0)[:, None]
     assert reference.linked(line, line) == 1.0
     assert reference.linked(np.repeat(line, 2, axis=0), np.repeat(line, 2, axis=0)) == 0.5
+
+
+def test_a_category_is_predicted_by_the_one_at_the_least_distance() -> None:
+    levels = [np.array([0, 1, 2, 3, 3]), np.array([0, 0, 1, 1, 1])]  # four leaves under two nodes
+    codes, apart = embedded.category_distances(levels)
+    assert apart.tolist() == [[0.0, 0.5, 1.0, 1.0], [0.5, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.5], [1.0, 1.0, 0.5, 0.0]]
+    one, two = np.zeros(5, np.int32), np.array([0, 0, 0, 1, 1], np.int32)
+    assert embedded.predicted_loss(codes, apart, one) == (1 + 1 + 0.5) / 5
+    assert embedded.predicted_loss(codes, apart, two) == (0.5 + 1) / 5
+    assert embedded.predicted_loss(*embedded.category_distances(levels[:1]), two) == 2 / 5
+
+
+def test_pictures_show_the_printed_and_our_numbers_of_the_tables_on_the_page(page: list[str]) -> None:
+    census = {curve.label: curve for curve in survey_figure(page).panels[0].curves}
+    assert list(census["V-MDAV"].x) == [3, 4, 5, 10]
+    assert list(census["V-MDAV"].y) == pytest.approx(
+        [798.49 / 799.18, 1055.53 / 1052.26, 1261.37 / 1276.02, 1978.22 / 1987.49]
+    )
+    assert census["printed: V-MDAV"].kind == PRINTED
+    assert census["printed: V-MDAV"].y[3] == pytest.approx(1974.75 / 1987.49)
+    drawn = {panel.title: panel for panel in genetic_figure(page).panels}["scattered"]
+    curves = {curve.label: curve for curve in drawn.curves}
+    assert list(curves["printed: one step"].x) == [12, 18, 27]
+    assert list(curves["printed: one step"].y) == [5.11, 4.91, 4.71]
+    assert (curves["MDAV"].y[0], curves["MDAV"].high[0]) == (4.46, 4.85)
+
+
+def test_every_figure_of_the_page_is_a_file_and_every_file_is_on_it(page: list[str]) -> None:
+    shown = {line.split("figures/")[1].rstrip(")") for line in page if line.startswith("![")}
+    assert shown == {path.name for path in (PAGE.parent / "figures").glob("papers-*.svg")}
 
 
 @pytest.mark.nightly

@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shoal.audit import judge
+from shoal.audit.measures import known_classes, linked_share, mean_of_fewest_values
+from shoal.policy import Policy
 from support.golden_tables import standardised, summary_of
 from support.published_data import read_rows
 
@@ -138,8 +141,16 @@ def test_blocks_of_tarragona(b: int, d_x: list[float], dld: list[float], data_di
     assert [one["dld"] for one in summaries] == pytest.approx(dld, abs=6e-6)
 
 
-def test_the_number_of_linked_records_is_exact(data_dir: Path, tmp_path: Path) -> None:
-    assert summary(tmp_path, data_dir, "census", 10, 0.0)["dld"] * 1080 == pytest.approx(98, abs=1e-9)
+def test_the_number_of_linked_records_is_exact_and_the_judge_finds_it(data_dir: Path, tmp_path: Path) -> None:
+    found = summary(tmp_path, data_dir, "census", 10, 0.0, "--evidence", str(tmp_path / "evidence.jsonl"))
+    assert found["dld"] * 1080 == pytest.approx(98, abs=1e-9)
+    policy = Policy.load(tmp_path / "policy.json")
+    judged = judge(policy, data_dir / "census.csv", tmp_path / "out.csv", tmp_path / "evidence.jsonl")
+    assert judged.clusters is not None
+    clusters = judged.clusters.clusters
+    assert linked_share(judged.originals, clusters, judged.published) == pytest.approx(found["dld"], abs=1e-12)
+    values = mean_of_fewest_values(policy, judged.originals, known_classes(judged.clusters))
+    assert values == pytest.approx(found["l_avg"], abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from itertools import combinations, compress
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.clusters import RecomputedClusters, members_of
-from shoal.audit.confidential import AuditedColumn, ValueClass, check_values
+from shoal.audit.clusters import RecomputedCluster, RecomputedClusters, members_of, starts_of
+from shoal.audit.confidential import AuditedColumn, ValueClass, check_values, number_or_none
 from shoal.audit.evidence import AuditScope
 from shoal.audit.fields import FIELD_SEPARATOR, ChosenTexts, Int64Vector, Texts, field_codes, text_codes
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.releases import ReleasedRows
-from shoal.audit.scales import NO_VALUE, decimal_number
+from shoal.audit.scales import NO_VALUE, PublishedCategories, PublishedValues, decimal_number
 from shoal.audit.verdict import CheckCounter, Finding, counted, percent
 from shoal.policy import Policy
 
@@ -35,6 +35,9 @@ MAX_FIELDS = 3  # most unchanged fields that are combined
 MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
 MAX_ORDER_CORRELATION = 0.5  # a larger rank correlation with the order of arrival is a warning
+_CATEGORY = 0.02  # width of a category of a confidential number, in standard deviations
+_MOST_PAIRS, _FEWEST_LINKED = 200_000_000, 100
+"""Most pairs of a cluster and a record that distance linkage compares, in not fewer clusters than these."""
 
 
 def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
@@ -96,6 +99,65 @@ def _have_one_key(column: AuditedColumn, classes: Sequence[ValueClass]) -> list[
     starts = np.concatenate(([0], ends[:-1]))
     found: list[bool] = (np.maximum.reduceat(codes, starts) == np.minimum.reduceat(codes, starts)).tolist()
     return found
+
+
+def linked_share(
+    originals: Originals, clusters: Sequence[RecomputedCluster], published: Sequence[PublishedValues]
+) -> float | None:
+    """Return ``dld``: the share of records that distance linkage finds; None without numbers, ranks and times.
+
+    Both sides are z-scores. A published row is linked to the nearest released original, to each of m equally near ones
+    with probability 1 / m; a missing value counts as the mean. Of a large release some clusters are measured, evenly
+    chosen. Cost: O(n d) for each of them.
+    """
+    columns = [column for column, one in enumerate(published) if not isinstance(one, PublishedCategories)]
+    if not columns or not clusters:
+        return None
+    members, starts = members_of(clusters), starts_of(clusters)
+    sizes = np.diff(starts, append=len(members))
+    texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
+    rows = [_standardised(originals.values[members, column]) for column in columns]
+    points = [
+        _standardised(np.repeat([published[column].number_of(own[column]) for own in texts], sizes))[starts]
+        for column in columns
+    ]
+    count = min(len(clusters), max(_MOST_PAIRS // len(members), _FEWEST_LINKED))
+    chosen, links = np.arange(count) * len(clusters) // count, 0.0
+    for place in chosen.tolist():
+        away = np.zeros(len(members))
+        for row, point in zip(rows, points, strict=True):
+            away += np.square(row - point[place])
+        is_nearest = away <= away.min() * (1 + 1e-12)
+        own = is_nearest[starts[place] : starts[place] + sizes[place]]
+        links += np.count_nonzero(own) / np.count_nonzero(is_nearest)
+    return float(links / sizes[chosen].sum())
+
+
+def _standardised(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return z-scores (ddof = 0), 0 for a missing value and where all are equal."""
+    known = values[~np.isnan(values)]
+    filled = np.where(np.isnan(values), known.mean() if len(known) else 0.0, values)
+    found: npt.NDArray[np.float64] = (filled - filled.mean()) / (filled.std() if np.ptp(filled) else 1.0)
+    return found
+
+
+def mean_of_fewest_values(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> float | None:
+    """Return ``l_avg``: the fewest values of any confidential number of a cluster, mean over clusters; None without.
+
+    Numbers are a value if they round to the same multiple of 0.02 standard deviations; missing ones are one value.
+    """
+    fewest: list[int] = []
+    for attribute in policy.confidential if classes else ():
+        column = AuditedColumn(policy, attribute, originals.released)
+        if not column.is_numeric(originals):
+            continue
+        found = [number_or_none(column.key(text)) for one in classes for text in one.unchanged]
+        numbers = np.array([math.nan if number is None else float(number) for number in found])
+        categories = np.where(np.isnan(numbers), math.inf, np.rint(_standardised(numbers) / _CATEGORY))
+        ends = np.cumsum([len(one.unchanged) for one in classes])[:-1]
+        different = [len(np.unique(own)) for own in np.split(categories, ends)]
+        fewest = list(map(min, fewest, different)) if fewest else different
+    return sum(fewest) / len(fewest) if fewest else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -834,6 +834,9 @@ class PublishedRanks(PublishedValues):
     def _allows_present(self, text: str) -> bool:
         return text in self._texts
 
+    def _number(self, text: str) -> float:
+        return float(self._texts.index(text))
+
     def _total_distance(self, values: Sequence[float], text: str) -> float:
         rank = self._texts.index(text)
         return sum(abs(value - rank) for value in values) / max(len(self._texts) - 1, 1)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.fields import FIELD_SEPARATOR
+from shoal.audit.measures import known_classes, linked_share, mean_of_fewest_values
 from shoal.audit.originals import UNUSABLE
 from shoal.audit.scales import NO_VALUE
 from shoal.audit.verdict import Check, Finding, Verdict
@@ -48,7 +49,7 @@ def report_of(policy: Policy, judged: JudgedRelease, *, is_table: bool = False) 
         },
         "counts": _counts(judged, k),
         "clusters": _clusters(policy, judged),
-        "risk": _risk(judged, k),
+        "risk": _risk(judged, k) | _linkage(policy, judged),
         "attributes": distributions(judged, k),
         "correlations": correlations(judged),
         "judge": {
@@ -166,6 +167,14 @@ def _risk(judged: JudgedRelease, k: int) -> dict[str, Any]:
             if name.startswith("single_value_share.") and value is not None
         },
     }
+
+
+def _linkage(policy: Policy, judged: JudgedRelease) -> dict[str, float | None]:
+    """Return ``dld`` and ``l_avg`` as the summary of a table has them; None if the clusters are not known."""
+    clusters = [] if judged.clusters is None else judged.clusters.clusters
+    linked = linked_share(judged.originals, clusters, judged.published)
+    values = mean_of_fewest_values(policy, judged.originals, known_classes(judged.clusters))
+    return {"dld": None if linked is None else _two(linked), "l_avg": None if values is None else _two(values)}
 
 
 def _people_of_equal_rows(judged: JudgedRelease) -> dict[str, int]:

@@ -127,6 +127,10 @@ def _risk(risk: Report) -> Iterator[str]:
         ),
         ("records that are unique in their quasi-identifiers", unique, risk["unique_after"]),
     ]
+    if risk["dld"] is not None:
+        rows.append(("linkage with the nearest record: share of right links", "", _percent(risk["dld"])))
+    if risk["l_avg"] is not None:
+        rows.append(("fewest different values of a confidential number in a cluster: mean", "", risk["l_avg"]))
     for name, value in risk["single_value"].items():
         rows.append((f"clusters in which all have the same value of {name}", "", _percent(value)))
     yield _table(("an attacker who knows the quasi-identifiers", "original", "release"), rows)

@@ -100,6 +100,7 @@ def test_the_page_says_what_the_release_is_worth_and_nothing_of_a_single_record(
     assert report["clusters"]["sizes"] == [{"people": "3", "clusters": 3}, {"people": "5", "clusters": 1}]
     assert report["risk"]["prosecutor_largest"] == report["risk"]["journalist_largest"] == 0.33
     assert report["risk"]["prosecutor_mean"] == report["risk"]["marketer"] == 0.29
+    assert (report["risk"]["dld"], report["risk"]["l_avg"]) == (0.29, None)  # one of each cluster; no numbers
     assert report["risk"]["unique_before"] == 15
     assert report["risk"]["unique_after"] == 0
     (job,) = (one["cells"] for one in report["attributes"] if one["name"] == "job")
@@ -126,6 +127,29 @@ def test_the_page_says_what_the_release_is_worth_and_nothing_of_a_single_record(
         assert number is None or isinstance(number, bool) or number == "holds" or str(number) in shown
 
 
+def test_of_a_stream_it_says_how_many_records_are_linked_and_how_diverse_clusters_are(folder: Path) -> None:
+    """The row of 2 is nearest to three records, two of its own; the row of 10 to one of its own."""
+    (folder / "policy.yaml").write_text(
+        POLICY.replace(
+            "ill: {role: confidential, type: string}", "dose: {role: confidential}\n  days: {role: confidential}"
+        )
+        .replace("  job: {role: quasi_identifier, scale: nominal}\n", "")
+        .replace("privacy:", "stream: {delta: 5}\nprivacy:")
+    )
+    records = ["1,5,1", "1,5.0001,2", "4,7,3", "1,1,4", "11,2,4", "18,,4"]
+    rows = [f"{2 if number < 3 else 10},{record.split(',', 1)[1]}" for number, record in enumerate(records)]
+    originals = ["person,age,dose,days", *(f"p{number},{record}" for number, record in enumerate(records))]
+    (folder / "original.csv").write_text("\n".join(originals) + "\n")
+    (folder / "released.csv").write_text("\n".join(["age,dose,days", *sorted(rows)]) + "\n")
+    evidence = [{"partition": 0, "cluster": one, "offsets": [3 * one, 3 * one + 1, 3 * one + 2]} for one in range(2)]
+    (folder / "evidence.jsonl").write_text("".join(json.dumps(line) + "\n" for line in evidence))
+    command(folder, "--evidence", str(folder / "evidence.jsonl"))
+    report = json.loads((folder / "report.json").read_text())
+    assert report["risk"]["dld"] == 0.28  # (2/3 + 1) / 6
+    assert report["risk"]["l_avg"] == 1.5  # the fewest are two doses and one number of days
+    assert "share of right links</td><td></td><td>28 %" in (folder / "report.html").read_text()
+
+
 def test_without_evidence_it_says_what_it_cannot_say(folder: Path) -> None:
     # Two people with one illness have equal rows in two clusters: they cannot be told apart.
     text = (folder / "released.csv").read_text().replace("41,cook", "31,cook").replace("31,clerk", "31,cook")
@@ -133,7 +157,7 @@ def test_without_evidence_it_says_what_it_cannot_say(folder: Path) -> None:
     command(folder)
     report = json.loads((folder / "report.json").read_text())
     assert not report["clusters"]["are_known"]
-    assert report["risk"]["prosecutor_largest"] is None
+    assert report["risk"]["prosecutor_largest"] is report["risk"]["dld"] is report["risk"]["l_avg"] is None
     assert report["risk"]["journalist_unit"] == "rows"
     assert any("without evidence" in text for text in report["judge"]["not_examined"])
     assert any("why records were suppressed" in text for text in report["judge"]["not_examined"])
