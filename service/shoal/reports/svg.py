@@ -5,12 +5,13 @@ Colours are classes of the style sheet of the page, which has them for light, da
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
 _LABEL, _BAR, _ROW, _NUMBER = 220, 360, 22, 110  # widths and height in pixels
 _CELL = 64
-_DASHES, _TICKS = ("none", "7 4", "2 4", "10 3 2 3", "1 6"), 4  # of lines, and parts of an axis
+_DASHES = "none", "7 4", "2 4", "10 3 2 3", "1 6"  # of lines
 
 
 def bars(title: str, labels: Sequence[str], series: Sequence[tuple[str, str, Sequence[float]]], unit: str) -> str:
@@ -57,13 +58,13 @@ def heat_map(title: str, names: Sequence[str], values: Sequence[Sequence[float |
 
 def curves(title: str, x_label: str, y_label: str, lines: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> str:
     """Return lines through points; each is named at its end, and has its own dashes, so that no colour is needed."""
-    left, top, width, height, right = 60, 14, 480, 260, 190
+    left, top, width, height, right = 60, 26, 480, 260, 190
     points = [point for _, line in lines for point in line]
     most_x, most_y = (max(point[axis] for point in points) * 1.05 or 1.0 for axis in (0, 1))
     parts = [_begin(title, left + width + right, top + height + 46)]
     parts += _axes(left, top, width, height, most_x, most_y)
     parts.append(_text(left + width / 2, top + height + 38, x_label, "middle", most=60))
-    parts.append(_text(left - 52, top - 2, y_label, "start", "small"))
+    parts.append(_text(left - 52, top - 12, y_label, "start", "small"))
     ends: list[tuple[float, float, str]] = []
     for number, (name, line) in enumerate(lines):
         places = [(left + width * x / most_x, top + height * (1 - y / most_y)) for x, y in line]
@@ -81,16 +82,25 @@ def curves(title: str, x_label: str, y_label: str, lines: Sequence[tuple[str, Se
 
 
 def _axes(left: float, top: float, width: float, height: float, most_x: float, most_y: float) -> list[str]:
-    """Return both axes with five numbers each, from 0 on."""
+    """Return both axes, with round numbers from 0 on."""
     parts = [
         f'<line class="axis" x1="{left}" y1="{top + height}" x2="{left + width}" y2="{top + height}"/>',
         f'<line class="axis" x1="{left}" y1="{top}" x2="{left}" y2="{top + height}"/>',
     ]
-    for step in range(_TICKS + 1):
-        share = step / _TICKS
-        parts.append(_text(left + width * share, top + height + 16, f"{most_x * share:.3g}", "middle", "small"))
-        parts.append(_text(left - 6, top + height * (1 - share) + 4, f"{most_y * share:.3g}", "end", "small"))
-    return parts
+    parts += [
+        _text(left + width * mark / most_x, top + height + 16, f"{mark:g}", "middle", "small")
+        for mark in _marks(most_x)
+    ]
+    return parts + [
+        _text(left - 6, top + height * (1 - mark / most_y) + 4, f"{mark:g}", "end", "small") for mark in _marks(most_y)
+    ]
+
+
+def _marks(most: float) -> list[float]:
+    """Return 0 and at most six multiples of 1, 2 or 5 times a power of ten, up to a number."""
+    power = 10.0 ** math.floor(math.log10(most / 6))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= most / 6)
+    return [round(number * step, 12) for number in range(int(most / step) + 1)]
 
 
 def _begin(title: str, width: float, height: float) -> str:

@@ -97,6 +97,12 @@ def _recommended(results: Results) -> Iterator[str]:
     recommended = results["recommended"]
     yield "<h2>Recommended</h2>"
     yield paragraph(f"Why: {recommended['reason']}.")
+    whole, half = recommended["figures"]["loss"], recommended["loss_of_first_half"]
+    if whole is not None and half is not None:
+        yield paragraph(
+            f"On the first half of the sample alone it loses {percent(half)}, on the whole {percent(whole)}: expect as "
+            "much difference from later records. A target that is held narrowly needs a margin."
+        )
     if recommended["block"]:
         yield note("Set these keys in the policy; all others stay.")
         yield f"<pre>{escaped(recommended['block'])}</pre>"
@@ -105,7 +111,7 @@ def _recommended(results: Results) -> Iterator[str]:
             (
                 one["target"],
                 _number(one["reached"]),
-                "\u2713 holds" if one["is_held"] else "\u2717 NOT HELD",
+                ("\u2713 holds" if one["is_held"] else "\u2717 NOT HELD") + (", narrowly" if one["is_narrow"] else ""),
                 _number(one["least"]),
             )
             for one in results["targets"]
@@ -119,7 +125,8 @@ def _number(value: float | None) -> str:
 
 def _beside(own: Results, chosen: Results) -> Iterator[str]:
     yield "<h2>The policy beside the recommendation</h2>"
-    rows = ((text, _cell(name, own), _cell(name, chosen)) for name, text in _FIGURES.items())
+    names = [name for name in _FIGURES if own[name] is not None or chosen[name] is not None]
+    rows = ((_FIGURES[name], _cell(name, own), _cell(name, chosen)) for name in names)
     yield table(("what", "the policy", "recommended"), rows)
 
 
@@ -166,9 +173,10 @@ def _settings(results: Results) -> Iterator[str]:
     yield "<h2>All settings: risk beside utility</h2>"
     lines = [(one, "") for one in results["settings"]]
     lines += [(one, ", one table") for one in results["tables"]]
+    columns = [(title, name) for title, name in _COLUMNS if any(one["figures"][name] is not None for one, _ in lines)]
     yield table(
-        ("setting", *(title for title, _ in _COLUMNS)),
-        ((one["words"] + kind, *_cells(one["figures"])) for one, kind in lines),
+        ("setting", *(title for title, _ in columns)),
+        ((one["words"] + kind, *(_short(name, one["figures"]) for _, name in columns)) for one, kind in lines),
     )
     sample = results["sample"]
     guess = "" if sample["guess"] is None else f" The most frequent confidential value has {percent(sample['guess'])}."
@@ -181,10 +189,9 @@ def _settings(results: Results) -> Iterator[str]:
         yield bullets(f"{one['setting']}: {one['reason']}" for one in results["not_possible"])
 
 
-def _cells(figures: Results) -> Iterator[object]:
-    for _, name in _COLUMNS:
-        value = figures[name]
-        yield f"{value['mean']:g}" if isinstance(value, Mapping) else _cell(name, figures)
+def _short(name: str, figures: Results) -> object:
+    value = figures[name]
+    return f"{value['mean']:g}" if isinstance(value, Mapping) else _cell(name, figures)
 
 
 def _weights(weighted: Sequence[Results]) -> Iterator[str]:

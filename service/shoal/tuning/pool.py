@@ -5,17 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, Self, TypeAlias, cast
 
-from shoal.errors import AnonymityViolation, ConfigError, InputError
-from shoal.kernels.cache import compiling_alone
+from shoal.errors import AnonymityViolation, ConfigError, InputError, PolicyError
+from shoal.kernels.cache import compiling_alone, mark_compiled, was_compiled
 from shoal.kernels.jit import with_compiled
+from shoal.observability import logger, set_up_logs
 from shoal.policy import Policy
-from shoal.streams import precompile
 from shoal.tuning.measuring import Figures, Sample, measure
 from shoal.tuning.settings import Setting, Tuned
 
@@ -43,15 +43,14 @@ class Bench:
     file_format: str | None
     most: int
     is_compiled: bool = False
-    _samples: dict[tuple[bool, bool], Sample] = field(default_factory=dict)
-    _prepared: set[tuple[object, ...]] = field(default_factory=set)
+    samples: dict[tuple[bool, bool], Sample] = field(default_factory=dict)
 
     def sample(self, policy: Policy) -> Sample:
         """Return the sample as a policy decodes it: its limits of values say what is decoded of them."""
         kind = policy.protects_values, policy.t is not None
-        if kind not in self._samples:
-            self._samples[kind] = Sample.read(policy, self.path, self.file_format, self.most)
-        return self._samples[kind]
+        if kind not in self.samples:
+            self.samples[kind] = Sample.read(policy, self.path, self.file_format, self.most)
+        return self.samples[kind]
 
     def run(self, task: Task) -> Outcome:
         """Measure one setting; GuaranteeError if a decision violates an invariant."""
@@ -60,26 +59,31 @@ class Bench:
             sample = self.sample(policy)
             if not self.is_compiled:
                 return measure(sample, policy, is_table=task.is_table)
-            self._prepare(policy, is_table=task.is_table)
-            with with_compiled():
-                return measure(sample, policy, is_table=task.is_table)
+            name = _kernels_of(policy, is_table=task.is_table)
+            with with_compiled(), nullcontext() if was_compiled(name) else compiling_alone("tune"):
+                figures = measure(sample, policy, is_table=task.is_table)
+            mark_compiled(name)
+        except PolicyError as error:
+            return "; ".join(map(str, error.faults))
         except (InputError, ConfigError, AnonymityViolation) as error:
             if isinstance(error, AnonymityViolation) and not task.is_table:
                 raise
             return str(error)
-
-    def _prepare(self, policy: Policy, *, is_table: bool) -> None:
-        """Load the kernels of a policy. One process compiles them, and the others wait and find them in the cache."""
-        stream = policy.stream
-        kind = (is_table, stream and stream.rule, policy.protects_values, policy.t is not None)
-        if kind not in self._prepared and not is_table:
-            with compiling_alone("tune"), with_compiled():
-                precompile(policy)
-        self._prepared.add(kind)
+        return figures
 
     def compile_for(self, settings: int) -> None:
-        """Use compiled kernels if so many settings take long."""
-        self.is_compiled = settings * min(self.most, self.sample(self.tuned.policy).records) >= _COMPILE_FROM
+        """Use compiled kernels if so many settings take long. Where the cache lacks them, the first ones wait."""
+        policy = self.tuned.policy
+        self.is_compiled = settings * self.sample(policy).records >= _COMPILE_FROM
+        if self.is_compiled and not was_compiled(_kernels_of(policy, is_table=policy.stream is None)):
+            logger("tune").info("kernels are compiled, once: the first settings take a minute or two longer")
+
+
+def _kernels_of(policy: Policy, *, is_table: bool) -> str:
+    """Return a name of the kernels that a policy needs, for the cache: one process compiles them, the others wait."""
+    if is_table or policy.stream is None:
+        return "tune-table"
+    return f"tune-{policy.stream.rule}-{policy.protects_values:d}{policy.t is not None:d}"
 
 
 class Workers:
@@ -95,8 +99,7 @@ class Workers:
     def __enter__(self) -> Self:
         if self._count > 1:
             context = multiprocessing.get_context("spawn")
-            plain = Bench(self._bench.tuned, self._bench.path, self._bench.file_format, self._bench.most)
-            plain.is_compiled = self._bench.is_compiled
+            plain = replace(self._bench, samples={})
             with _ignoring_interrupts():
                 for _ in range(self._count):
                     own, others = context.Pipe()
@@ -147,6 +150,7 @@ def _received(connection: Connection) -> Outcome:
 def _serve(connection: Connection, bench: Bench) -> None:
     """Measure what arrives, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_up_logs("text", "error")  # the parent reads the same records, and warns of them
     while True:
         try:
             task = connection.recv()

@@ -15,6 +15,7 @@ from shoal.tuning.settings import WEIGHT, block_of, in_words
 from shoal.tuning.sweep import Sweep
 from shoal.tuning.targets import Measured, Target
 
+_NARROW = 0.9  # part of a limit from which on it is held narrowly
 MOST_LINES = 4
 """Most curves of one drawing."""
 _NOT_EXAMINED = (
@@ -40,6 +41,7 @@ def results_of(found: Sweep, targets: Sequence[Target]) -> dict[str, Any]:
             "block": block_of(chosen.setting),
             "reason": choice.reason or _reason(own, chosen),
             "figures": figures_of(chosen.figures, k),
+            "loss_of_first_half": None if found.half is None else _round(found.half.loss, 3),
         },
         "targets": [_target(target, chosen, choice.missed, found.tried) for target in targets],
         "out_of_reach": choice.missed,
@@ -97,6 +99,7 @@ def _target(target: Target, chosen: Measured, missed: Sequence[str], tried: Sequ
         "limit": target.limit,
         "reached": _round(target.value(chosen.figures), 3),
         "is_held": target.excess(chosen.figures) <= 1,
+        "is_narrow": _NARROW < target.excess(chosen.figures) <= 1,
         "least": _round(min(values), 3) if values else None,
         "is_out_of_reach": target.text in missed,
     }

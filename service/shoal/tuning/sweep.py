@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shoal.errors import ConfigError, InputError
 from shoal.files import ProgressDisplay
@@ -40,6 +40,8 @@ class Sweep:
     """Settings with other weights that were tried, the first with those of the policy."""
     refused: list[dict[str, str]] = field(default_factory=list)
     choice: Choice | None = None
+    half: Figures | None = None
+    """What the chosen setting makes of the first half of the sample alone; None after an interrupt."""
     is_interrupted: bool = False
 
 
@@ -77,6 +79,10 @@ def sweep(
     if not found.tried or found.tried[0].setting:
         raise InputError(_refusal(found))
     found.choice = choose([*found.tried, *found.weighted[1:]], targets)
+    if not found.is_interrupted:
+        half = replace(bench, most=max(1, sample.records // 2), samples={})
+        outcome = half.run(Task(found.choice.chosen.setting, is_table))
+        found.half = outcome if isinstance(outcome, Figures) else None
     return found
 
 

@@ -81,12 +81,15 @@ class Choice(NamedTuple):
 
 
 def risk_of(figures: Figures) -> tuple[float, ...]:
-    """Return what settings are ordered by: largest risk of a person, guess of a value, linkage, loss; low is good."""
-    known = (figures.prosecutor, figures.guess, figures.linkage)
-    return (
-        *(1.0 if risk is None else float(f"{risk:.2g}") for risk in known),
-        math.inf if figures.loss is None else figures.loss,
+    """Return what settings are ordered by, low is good: the prosecutor's risk, the guess of a value, and the loss.
+
+    Guesses count in steps of a twentieth: a smaller difference says nothing about another sample.
+    """
+    risks = (
+        1.0 if figures.prosecutor is None else float(f"{figures.prosecutor:.2g}"),
+        round(20 * (figures.guess or 0)),
     )
+    return (*risks, math.inf if figures.loss is None else figures.loss)
 
 
 def choose(tried: Sequence[Measured], targets: Sequence[Target]) -> Choice:
@@ -102,7 +105,13 @@ def choose(tried: Sequence[Measured], targets: Sequence[Target]) -> Choice:
         return Choice(chosen, f"it has the least risk of {len(holding)} settings that hold all targets", [])
     alone = [target.text for target in targets if all(target.excess(one.figures) > 1 for one in tried)]
     missed = alone or [target.text for target in targets]
-    nearest = min(tried, key=lambda one: (max(target.excess(one.figures) for target in targets), risk_of(one.figures)))
+    reachable = [target for target in targets if target.text not in alone]
+
+    def distance(one: Measured) -> tuple[object, ...]:
+        given_up = sum(target.excess(one.figures) > 1 for target in reachable)
+        return given_up, max(target.excess(one.figures) for target in targets), risk_of(one.figures)
+
+    nearest = min(tried, key=distance)
     reason = "no setting that was tried holds it" if alone else "no setting that was tried holds all of them together"
     return Choice(nearest, f"out of reach: {', '.join(missed)}; {reason}, and this one is the nearest", missed)
 
