@@ -11,10 +11,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, Self, TypeAlias, cast
 
-from shoal.errors import AnonymityViolation, ConfigError, InputError, PolicyError
+from shoal.errors import AnonymityViolation, GuaranteeError, InputError, PolicyError, ShoalError
 from shoal.kernels.cache import compiling_alone, mark_compiled, was_compiled
 from shoal.kernels.jit import with_compiled
-from shoal.observability import logger, set_up_logs
+from shoal.observability import logger, raise_location, set_up_logs
 from shoal.policy import Policy
 from shoal.tuning.measuring import Figures, Sample, measure
 from shoal.tuning.settings import Setting, Tuned
@@ -65,8 +65,10 @@ class Bench:
             mark_compiled(name)
         except PolicyError as error:
             return "; ".join(map(str, error.faults))
-        except (InputError, ConfigError, AnonymityViolation) as error:
-            if isinstance(error, AnonymityViolation) and not task.is_table:
+        except ShoalError as error:
+            # A table as a whole can violate l or t; a cluster that is decided never violates anything.
+            is_of_table = task.is_table and isinstance(error, AnonymityViolation)
+            if isinstance(error, GuaranteeError) and not is_of_table:
                 raise
             return str(error)
         return figures
@@ -137,12 +139,12 @@ class Workers:
 
 def _received(connection: Connection) -> Outcome:
     try:
-        outcome: Outcome | Exception = connection.recv()
+        outcome: Outcome | ShoalError = connection.recv()
     except (EOFError, ConnectionError):
         raise InputError(
             "a worker process was ended from outside, perhaps for want of memory; give --workers 1, or fewer --rows"
         ) from None
-    if isinstance(outcome, Exception):
+    if isinstance(outcome, ShoalError):
         raise outcome
     return outcome
 
@@ -158,8 +160,10 @@ def _serve(connection: Connection, bench: Bench) -> None:
             return
         try:
             connection.send(bench.run(task))
-        except Exception as error:  # noqa: BLE001 - the parent raises it
+        except ShoalError as error:
             connection.send(error)
+        except Exception as error:  # noqa: BLE001 - the text of an unknown error could hold attribute values
+            connection.send(ShoalError(f"unexpected {raise_location(error)}"))
 
 
 @contextmanager

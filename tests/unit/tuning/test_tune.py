@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from shoal.cli.command_line import main
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.policy import Policy
 from shoal.tuning import Tuned, parse_grid, parse_targets
 from shoal.tuning.measuring import Figures, Spread
-from shoal.tuning.pool import Bench, Outcome, Task
+from shoal.tuning.pool import Bench, Outcome, Task, _received, _serve
 from shoal.tuning.settings import block_of, default_settings, in_words, settings_of
 from shoal.tuning.targets import Measured, choose
 
@@ -207,3 +210,31 @@ def test_max_delay_follows_the_time_of_events(folder: Path) -> None:
     _, found = tune(folder, "--grid", "k=3")
     assert Policy.load(folder / "stream.yaml").require_stream().max_delay_s == 600
     assert found["policy"]["figures"]["delay_s"]["p95"] <= 600
+
+
+def test_an_error_of_a_worker_reaches_the_user_without_its_text(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(Bench):
+        def run(self, task: Task) -> Outcome:
+            raise ValueError(f"a value of {task}")
+
+    bench = Broken(Tuned.load(str(folder / "stream.yaml")), "", None, 1)
+    ours, theirs = Pipe()
+    thread = Thread(target=_serve, args=(theirs, bench))
+    with patch("signal.signal"):
+        thread.start()
+        ours.send(Task({}, is_table=False))
+        with pytest.raises(ShoalError, match=r"unexpected ValueError at .*test_tune"):
+            _received(ours)
+        ours.close()
+        thread.join()
+    with pytest.raises(InputError, match="ended from outside"):
+        _received(closed())
+    assert "a value" not in capfd.readouterr().err
+
+
+def closed() -> Any:
+    ours, theirs = Pipe()
+    theirs.close()
+    return ours
