@@ -23,7 +23,7 @@ DAILY := not nightly and not deploy_tools
 
 .PHONY: help install fix check test demo first-steps kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
         house mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
-        integration faults privacy privacy-table judge-table init-table reliability lock soak
+        integration faults privacy privacy-table judge-table init-table tune-table reliability lock soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -153,6 +153,9 @@ init-table: install ## draft policies of tables that packages ship, write docs/r
 	@$(WAITING) "init-table: pip fetches packages with tables" \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group samples
 	$(BIN)/python benchmarks/init_roles.py
+
+tune-table: install ## try settings on first halves of data sets, compare with second halves, write docs/reports/tune.md
+	$(BIN)/python benchmarks/tune_halves.py
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py

@@ -60,6 +60,10 @@ class MixedStream:
 
     def policy(self, wider: float = 1.0, **sections: Any) -> Policy:  # noqa: ANN401 - sections of a policy
         """Return the policy with bounds ``wider`` times as wide; ``sections`` replace or add top-level keys."""
+        return Policy.from_document(Document.model_validate(self.document(wider) | sections))
+
+    def document(self, wider: float = 1.0) -> dict[str, Any]:
+        """Return the policy as plain values."""
         attributes: dict[str, Declared] = {}
         for name, declared in self.attributes.items():
             attributes[name] = {"role": "quasi_identifier", **declared}
@@ -73,14 +77,12 @@ class MixedStream:
         has_persons = "person" in self.columns
         if has_persons:
             attributes["person"] = {"role": "identifier", "subject": True, "normalize": []}
-        document = {
+        return {
             "attributes": attributes,
             "privacy": {"k": self.k},
             "stream": {"delta": self.delta},
             **({} if has_persons else {"subject": "every_record"}),
-            **sections,
         }
-        return Policy.from_document(Document.model_validate(document))
 
     def lines(self) -> list[bytes]:
         """Return the records as JSON lines."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -379,3 +380,31 @@ def quiet_again() -> Iterator[None]:
     yield
     root.handlers = handlers
     root.setLevel(level)
+
+
+def test_a_page_about_settings_has_no_value_of_its_sample(tmp_path: Path) -> None:
+    """One person is unique in every field; texts and amounts of all others are looked for, too."""
+    draw = random.Random(3)
+    rows = [
+        (f"person{n:03}", f"{draw.randrange(10_000, 99_999)}", f"town{draw.randrange(9)}", f"ill{n % 4}")
+        for n in range(150)
+    ]
+    rows.append((f"{CANARY}1", "98765", f"{CANARY}2", f"{CANARY}3"))
+    (tmp_path / "in.csv").write_text("\n".join(",".join(row) for row in [("who", "sum", "town", "ill"), *rows]) + "\n")
+    attributes = {
+        "who": {"role": "identifier", "subject": True},
+        "sum": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100_000]},
+        "town": {"role": "quasi_identifier", "scale": "nominal"},
+        "ill": {"role": "confidential", "type": "string"},
+    }
+    document = {"attributes": attributes, "privacy": {"k": K}, "stream": {"delta": 20}}
+    (tmp_path / "policy.json").write_text(json.dumps(document))
+    outputs = [tmp_path / "tune.html", tmp_path / "tune.json"]
+    options = ["-o", str(outputs[0]), "--json", str(outputs[1]), "--workers", "1", "--grid", "k=3,900 l=none,2"]
+    assert cli.main(["tune", str(tmp_path / "policy.json"), "-i", str(tmp_path / "in.csv"), *options]) == 0
+    for output in outputs:
+        words = set(re.findall(r"[\w.]+", output.read_text()))
+        assert not words & {value for row in rows for value in row}
+    counts = json.loads(outputs[1].read_text())["sample"]
+    assert {counts[name] % K for name in ("records", "accepted", "people", "unique")} == {0}
+    impossible("R37", "no value of the sample, no extreme, counts as multiples of k")

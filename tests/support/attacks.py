@@ -118,7 +118,7 @@ ATTACKS = {
     "R34": Attack("Counts that are scraped often show single clusters"),
     "R35": Attack("The reason why a record is not published shows its value"),
     "R36": Attack("An error, a log line or a traceback contains a value"),
-    "R37": Attack("A tuning report shows records of the sample", missing="`shoal tune`"),
+    "R37": Attack("A tuning report shows records of the sample"),
     "R38": Attack("A web page in a browser inside the network reads the status page under another host name"),
     "R39": Attack(
         "Exact sums of two runs that differ by one record, or a message of `shoal verify`, show that record",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from shoal.cli.command_line import COMMANDS, UNAVAILABLE, build_parser
+from shoal.cli.command_line import COMMANDS, build_parser
 from shoal.cli.options import OptionVariable, option_variables
 from support.policy_page import item
 
@@ -28,11 +28,11 @@ COMMON = ("log", "log_level")
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command that is available, by name."""
+    """Return the parser of each command, by name."""
     (commands,) = [action for action in build_parser()._actions if isinstance(action.choices, dict)]
     assert commands.choices is not None
     found = dict(commands.choices)
-    return {name: found[name] for name in COMMANDS if name != UNAVAILABLE}
+    return {name: found[name] for name in COMMANDS}
 
 
 def page() -> str:

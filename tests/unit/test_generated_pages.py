@@ -25,7 +25,7 @@ def test_each_command_that_the_help_lists_has_an_example_that_its_parser_reads_a
     assert set(COMMANDS) == set(listed)
     text = commands_page.PAGE.read_text(encoding="utf-8")
     shown = re.findall(r"^## shoal (\w+)$", text, re.MULTILINE)
-    assert sorted([*shown, "tune"]) == sorted(listed)  # the help says that it is not available
+    assert sorted(shown) == sorted(listed)
     for name in commands_page.parsers():
         part = text.split(f"\n## shoal {name}\n", 1)[1].split("\n## ", 1)[0]
         (example,) = re.findall(r"```sh\nshoal (.*)\n```", part)

@@ -36,6 +36,7 @@ class Command(Protocol):
 COMMANDS = {
     "init": "Write a draft of a policy from a sample of records.",
     "check": "Print the resolved policy, or all of its faults.",
+    "tune": "Try settings on a sample: what each loses, delays and risks; recommend one.",
     "run": "Run the service: Kafka to Kafka, exactly once.",
     "pipe": "Run the stream clusterer over a file or a pipe, without a broker.",
     "verify": "Judge what was released, independently of the engine.",
@@ -44,7 +45,6 @@ COMMANDS = {
     "batch": "Anonymize a finished table with little information loss.",
     "reference": "Write the distribution of a confidential attribute, smoothed, from a sample.",
     "explain": "Say what an exit code, the code of an error, a reason or a check means.",
-    "tune": "Not available in this version.",
     "warm": "Compile ahead the kernels of a policy (of its stream, or of tables), or of every rule and of tables.",
     "completion": "Print the script with which a shell completes commands, options and files.",
     "schema": "Print the JSON Schema of a policy, for editors.",
@@ -54,6 +54,7 @@ COMMANDS = {
 EXAMPLES = {
     "init": "shoal init visits.csv -o policy.yaml --subject patient",
     "check": "shoal check policy.yaml -i visits.csv",
+    "tune": "shoal tune policy.yaml -i visits.csv -o tune.html --target 'loss<=20%,delay<=100'",
     "run": "shoal run policy.yaml --from earliest",
     "pipe": "shoal pipe policy.yaml -i visits.csv -o released.csv --evidence evidence.jsonl",
     "verify": "shoal verify policy.yaml --original visits.csv --released released.csv --evidence evidence.jsonl",
@@ -71,15 +72,13 @@ EXAMPLES = {
     "health": "shoal health --http 127.0.0.1:9464 --ready",
 }
 """An example of each command, for its help."""
-UNAVAILABLE = "tune"
-"""A command that is reserved for a later version: no message suggests it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, by default that of ``sys.argv``, and return its exit code.
 
-    It is 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 130 interrupted, 141 the reader of an
-    output pipe has closed it.
+    It is 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 4 a target of `tune` is out of reach,
+    130 interrupted, 141 the reader of an output pipe has closed it.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     name = arguments[0] if arguments else ""
@@ -113,8 +112,7 @@ def _refuse(parser: argparse.ArgumentParser, name: str) -> NoReturn:
     """End with exit code 2, because there is no command with this name."""
     from shoal.policy import did_you_mean  # noqa: PLC0415 - slow, and only needed here
 
-    known = [command for command in COMMANDS if command != UNAVAILABLE]
-    parser.error(f"unknown command; {did_you_mean(name, known) or 'use one of ' + ', '.join(known)}")
+    parser.error(f"unknown command; {did_you_mean(name, list(COMMANDS)) or 'use one of ' + ', '.join(COMMANDS)}")
 
 
 def _execute(options: argparse.Namespace) -> int:

@@ -22,7 +22,10 @@ EXIT_CODES = {
         "The broker refused, or was not reachable for kafka.patience_s. Look at the address, the credentials "
         "and the ACLs."
     ),
-    "130": "Interrupted by Ctrl-C. Outputs that are written as a whole were not changed.",
+    "4": (
+        "No setting that `tune` tried holds the targets. The page shows the nearest, and which target is out of reach."
+    ),
+    "130": "Interrupted by Ctrl-C. Outputs that are written as a whole were not changed; `tune` shows what was done.",
     "141": "The reader of an output pipe closed it, as `head` does.",
     "143": "Ended by SIGTERM. Outputs that are written as a whole were not changed.",
 }

@@ -1,18 +1,72 @@
-"""`shoal tune`: reserved for a later version; its help says so."""
+"""`shoal tune`: try settings of a policy on a sample, and write a page about them."""
 
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
 
+from shoal.cli.release import add_format_arguments
 from shoal.errors import ConfigError
+
+OUT_OF_REACH = 4
+"""Exit code if no setting that was tried holds the targets."""
+INTERRUPTED = 130
+MOST_RECORDS, LEAST_RECORDS = 20_000, 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Accept any arguments, so that the refusal is about the command."""
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    """Declare the sample, the outputs, the targets and what is tried."""
+    parser.add_argument("-i", "--input", required=True, metavar="SAMPLE", help="records in the order of their arrival")
+    add_format_arguments(parser, has_output=False)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page (.html)")
+    parser.add_argument("--json", metavar="FILE", help="every number of the page")
+    targets = (
+        "what must hold, as loss<=8%%,delay<=30s,suppressed<=1%%,reordering<=50; a delay without a unit is in records"
+    )
+    parser.add_argument("--target", metavar="TARGETS", help=targets)
+    grid = "what to try, every combination, as 'k=5,10 delta=100,500 rule=awo,block'; default: k by delta, others alone"
+    parser.add_argument("--grid", metavar="GRID", help=grid)
+    rows = "the first records of the sample that are used"
+    parser.add_argument("--rows", type=int, default=MOST_RECORDS, metavar="N", help=rows)
+    parser.add_argument("--workers", type=int, metavar="N", help="processes; default: one for each processor")
 
 
-def execute(_: argparse.Namespace) -> NoReturn:
-    """Refuse."""
-    raise ConfigError("shoal tune: not available in this version")
+def execute(options: argparse.Namespace) -> int:
+    """Write the page and print the recommendation; an interrupt keeps what is done."""
+    from shoal.files import open_output, refuse_overwriting  # noqa: PLC0415 - slow; help needs none of it
+    from shoal.tuning import Bench, Tuned, html_of, parse_grid, parse_targets, results_of, sentence_of, sweep  # noqa: PLC0415
+
+    if not options.output.lower().endswith((".html", ".htm")):
+        raise ConfigError(f"{options.output}: a report is a page; give -o a name that ends in .html")
+    if options.input == "-":
+        raise ConfigError("-i -: the sample is read several times; give a file")
+    if options.rows < LEAST_RECORDS or (options.workers is not None and options.workers < 1):
+        raise ConfigError(f"--rows must be {LEAST_RECORDS} or more, --workers 1 or more")
+    refuse_overwriting([options.output, options.json], options.input, options.policy)
+    targets = [] if options.target is None else parse_targets(options.target)
+    tuned = Tuned.load(options.policy)
+    grid = None if options.grid is None else parse_grid(options.grid, tuned)
+    bench = Bench(tuned, options.input, options.format, options.rows)
+    found = sweep(bench, targets, grid, options.workers or os.cpu_count() or 1)
+    results = results_of(found, targets) | {"made": _made()}
+    with open_output(options.output) as page:
+        page.write(html_of(results).encode())
+    if options.json is not None:
+        with open_output(options.json) as numbers:
+            numbers.write(json.dumps(results, indent=2, ensure_ascii=False).encode() + b"\n")
+    print(sentence_of(results))
+    if found.is_interrupted:
+        print(f"shoal: interrupted; {options.output} shows what was done", file=sys.stderr)
+        return INTERRUPTED
+    return OUT_OF_REACH if results["out_of_reach"] else 0
+
+
+def _made() -> dict[str, Any]:
+    versions = {"Shoal": version("shoal"), "Python": platform.python_version()}
+    return {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "versions": versions}

@@ -8,7 +8,7 @@ from shoal.files.batch import parse_algorithm_options, run_batch
 from shoal.files.files import Files, open_input, open_output, refuse_overwriting
 from shoal.files.pipe import run_pipe
 from shoal.files.run import BackgroundRunner, LossReport, ProgressDisplay, RunReport
-from shoal.files.sample import choose_attribute, run_reference, run_sample
+from shoal.files.sample import SampleBlocks, choose_attribute, read_blocks, run_reference, run_sample
 
 __all__ = [
     "BackgroundRunner",
@@ -16,10 +16,12 @@ __all__ = [
     "LossReport",
     "ProgressDisplay",
     "RunReport",
+    "SampleBlocks",
     "choose_attribute",
     "open_input",
     "open_output",
     "parse_algorithm_options",
+    "read_blocks",
     "refuse_overwriting",
     "run_batch",
     "run_pipe",

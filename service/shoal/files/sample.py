@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.errors import ConfigError, InputError
 from shoal.files.batch import report_table
@@ -43,6 +43,33 @@ def run_sample(policy: Policy, source: str, source_format: str | None, most: int
         with KernelCompiler(policy, log) as compiler, reading_bar(source, opened.unit, file) as advance:
             process_records(pipeline, records, writer, None, refusals, advance, compiler.advance)
         return report_stream(policy, pipeline, refusals)
+
+
+class SampleBlocks(NamedTuple):
+    """The first records of a source: blocks with the number of their messages, and what was refused."""
+
+    blocks: list[tuple[Block, int]]
+    records: int
+    refusals: RefusalCounter
+    is_cut: bool
+
+
+def read_blocks(policy: Policy, source: str, source_format: str | None, most: int) -> SampleBlocks:
+    """Decode the first ``most`` records of a file, with the columns of what is published unchanged.
+
+    InputError or ConfigError if it cannot be used.
+    """
+    file_format = Files(source, source_format=source_format).input_format()
+    found: list[tuple[Block, int]] = []
+    refusals, count = RefusalCounter(policy.k), 0
+    with open_input(source) as file:
+        opened = open_source(file, file_format, policy, JsonEncoder(policy), source, with_columns=True)
+        for block, records in _first_records(opened.blocks, most):
+            for _, reason, faults in opened.refused(block, records):
+                refusals.add(reason.value, faults)
+            found.append((block, len(records)))
+            count += len(records)
+    return SampleBlocks(found, count, refusals, count >= most)
 
 
 def choose_attribute(policy: Policy, name: str | None) -> Attribute:

@@ -3,13 +3,14 @@
 The numbers come from what the judge read and recomputed (`shoal.audit.judge`). Nothing of a single record is in them.
 """
 
-from shoal.reports.figures import report_of
+from shoal.reports.figures import codes_of_rows, report_of, unique_records
 from shoal.reports.origin import origin_of, sha256_of
 from shoal.reports.page import html_of, require_page_name
 from shoal.reports.signature import private_key, public_key, require_signature, signed
 from shoal.reports.wording import fields_in_words, promises
 
 __all__ = [
+    "codes_of_rows",
     "fields_in_words",
     "html_of",
     "origin_of",
@@ -21,4 +22,5 @@ __all__ = [
     "require_signature",
     "sha256_of",
     "signed",
+    "unique_records",
 ]

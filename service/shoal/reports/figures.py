@@ -147,7 +147,7 @@ def _risk(judged: JudgedRelease, k: int) -> dict[str, Any]:
     groups = Counter(rows)
     by_people = _people_of_equal_rows(judged)
     alike = list(by_people.values()) or list(groups.values())
-    unique_before = _unique(combinations, people)
+    unique_before = unique_records(combinations, people)
     unique_share = share(unique_before, len(people), k)
     unique_after = sum(count == 1 for count in groups.values())
     records, smallest = sum(count for _, count in sizes), min((size for size, _ in sizes), default=0)
@@ -188,11 +188,16 @@ def _people_of_equal_rows(judged: JudgedRelease) -> dict[str, int]:
 def _combinations(judged: JudgedRelease) -> tuple[Int64Vector, Int64Vector]:
     """Return a code for the quasi-identifiers of each usable record of the original, and its person."""
     usable = judged.originals.subjects != UNUSABLE
-    codes = np.zeros(int(np.count_nonzero(usable)), np.int64)
-    for column in judged.originals.values[usable].T:
+    return codes_of_rows(judged.originals.values[usable]), judged.originals.subjects[usable]
+
+
+def codes_of_rows(values: npt.NDArray[np.float64]) -> Int64Vector:
+    """Return a code for each row, which equal rows share."""
+    codes = np.zeros(len(values), np.int64)
+    for column in values.T:
         own = np.unique(column, return_inverse=True)[1].astype(np.int64)
         codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].astype(np.int64)
-    return codes, judged.originals.subjects[usable]
+    return codes
 
 
 def _people_by_combination(combinations: Int64Vector, people: Int64Vector) -> npt.NDArray[np.intp]:
@@ -200,7 +205,7 @@ def _people_by_combination(combinations: Int64Vector, people: Int64Vector) -> np
     return np.bincount(pairs[0], minlength=1)
 
 
-def _unique(combinations: Int64Vector, people: Int64Vector) -> int:
+def unique_records(combinations: Int64Vector, people: Int64Vector) -> int:
     """Return the number of records with quasi-identifiers that no other person has."""
     if not len(people):
         return 0

@@ -28,6 +28,8 @@ overflow-wrap:break-word}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 svg{max-width:100%;min-width:30rem;height:auto;display:block}
 .label{fill:var(--ink);font-size:13px}.small{fill:var(--faint);font-size:11px}
+.line{fill:none;stroke:var(--after);stroke-width:2}.dot{fill:var(--after)}.axis{stroke:var(--line)}
+pre{border:1px solid var(--line);padding:.6rem .8rem;overflow-x:auto;font-size:.9rem}
 .before{fill:var(--paper);stroke:var(--before);stroke-width:1.5}.after,.heat{fill:var(--after)}
 @media print{:root{--ink:#000;--paper:#fff;--faint:#444;--line:#999;--before:#777;--after:#333}
 body{max-width:none;padding:0;font-size:10.5pt}h2,h3{break-after:avoid}svg,tr,.verdict{break-inside:avoid}
@@ -58,9 +60,11 @@ def html_of(report: Report) -> str:
     k = report["policy"]["k"]
     parts = [
         "<h1>What was released, and what it is worth</h1>",
-        _p(f"Made on {report['made']['date']}. This page contains statistics of raw data: keep it as its policy asks."),
-        f'<p class="verdict"><strong>{_e(report["verdict"]["sentence"])}</strong></p>',
-        _note(
+        paragraph(
+            f"Made on {report['made']['date']}. This page contains statistics of raw data: keep it as its policy asks."
+        ),
+        f'<p class="verdict"><strong>{escaped(report["verdict"]["sentence"])}</strong></p>',
+        note(
             f"Nothing of a single record is on this page. Counts of records and people of the original are rounded to "
             f"multiples of {k}, or fewer than {k}; no value is named that fewer than {k} people have."
         ),
@@ -73,21 +77,26 @@ def html_of(report: Report) -> str:
         *_judge(report["judge"]),
         *_made(report),
     ]
+    return page_of("Report of a release", parts)
+
+
+def page_of(title: str, parts: Iterable[str]) -> str:
+    """Return a page of these parts: one file that loads nothing."""
     csp = "default-src 'none'; style-src 'unsafe-inline'"
     head = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f'<meta http-equiv="Content-Security-Policy" content="{csp}">'
-        f"<title>Report of a release</title><style>{_STYLE}</style></head><body>\n"
+        f"<title>{escaped(title)}</title><style>{_STYLE}</style></head><body>\n"
     )
     return head + "\n".join(parts) + "\n</body></html>\n"
 
 
 def _policy(policy: Report) -> Iterator[str]:
     yield "<h2>What the policy promises</h2>"
-    yield _list(policy["promises"])
+    yield bullets(policy["promises"])
     rows = ((one["name"], one["role"], one["becomes"]) for one in policy["fields"])
-    yield _table(("field", "role", "what becomes of it"), rows)
+    yield table(("field", "role", "what becomes of it"), rows)
 
 
 def _counts(counts: Report) -> Iterator[str]:
@@ -95,65 +104,65 @@ def _counts(counts: Report) -> Iterator[str]:
     rows = [(text, counts[name]) for name, text in _COUNTS.items() if counts[name] is not None]
     for name, reasons in counts["stated"].items():
         rows += [(f"{name} as {reason}, as the run states", count) for reason, count in reasons.items()]
-    yield _table(("what", "count"), rows)
+    yield table(("what", "count"), rows)
 
 
 def _clusters(clusters: Report, k: int) -> Iterator[str]:
     yield "<h2>People in a cluster</h2>"
     if not clusters["are_known"]:
-        yield _p("Not known: clusters with equal rows cannot be told apart without evidence.")
+        yield paragraph("Not known: clusters with equal rows cannot be told apart without evidence.")
     elif clusters["sizes"]:
         numbers = [one["clusters"] if isinstance(one["clusters"], int) else 0 for one in clusters["sizes"]]
         labels = [f"{one['people']} people" for one in clusters["sizes"]]
-        yield _drawing(bars("Clusters by number of people", labels, [("after", "clusters", numbers)], "clusters"))
-        yield _note(f"The length is the number of clusters. Promised: at least {k} people.")
+        yield drawing(bars("Clusters by number of people", labels, [("after", "clusters", numbers)], "clusters"))
+        yield note(f"The length is the number of clusters. Promised: at least {k} people.")
     if clusters["reached"]:
         rows = ((_REACHED[one["name"]], one["promised"], one["reached"], one["status"]) for one in clusters["reached"])
-        yield _table(("what", "promised", "worst cluster", "check"), rows)
+        yield table(("what", "promised", "worst cluster", "check"), rows)
 
 
 def _risk(risk: Report) -> Iterator[str]:
     yield "<h2>Risk that a person is found</h2>"
     unit, before = risk["journalist_unit"], risk["unique_before_share"]
-    unique = risk["unique_before"] if before is None else f"{risk['unique_before']} ({_percent(before)})"
+    unique = risk["unique_before"] if before is None else f"{risk['unique_before']} ({percent(before)})"
     rows = [
-        ("prosecutor, who knows that a person is in a cluster: largest risk", "", _percent(risk["prosecutor_largest"])),
-        ("the same: mean of all records", "", _percent(risk["prosecutor_mean"])),
-        (f"journalist, who finds all equal rows: largest risk, by {unit}", "", _percent(risk["journalist_largest"])),
+        ("prosecutor, who knows that a person is in a cluster: largest risk", "", percent(risk["prosecutor_largest"])),
+        ("the same: mean of all records", "", percent(risk["prosecutor_mean"])),
+        (f"journalist, who finds all equal rows: largest risk, by {unit}", "", percent(risk["journalist_largest"])),
         (
             "marketer, who links all records: share of right links",
-            _percent(risk["marketer_before"]),
-            _percent(risk["marketer"]),
+            percent(risk["marketer_before"]),
+            percent(risk["marketer"]),
         ),
         ("records that are unique in their quasi-identifiers", unique, risk["unique_after"]),
     ]
     if risk["dld"] is not None:
-        rows.append(("linkage with the nearest record: share of right links", "", _percent(risk["dld"])))
+        rows.append(("linkage with the nearest record: share of right links", "", percent(risk["dld"])))
     if risk["l_avg"] is not None:
         rows.append(("fewest different values of a confidential number in a cluster: mean", "", risk["l_avg"]))
     for name, value in risk["single_value"].items():
-        rows.append((f"clusters in which all have the same value of {name}", "", _percent(value)))
-    yield _table(("an attacker who knows the quasi-identifiers", "original", "release"), rows)
+        rows.append((f"clusters in which all have the same value of {name}", "", percent(value)))
+    yield table(("an attacker who knows the quasi-identifiers", "original", "release"), rows)
 
 
 def _attributes(attributes: Sequence[Report]) -> Iterator[str]:
     yield "<h2>Before and after</h2>"
-    yield _note(
+    yield note(
         "Quasi-identifiers, that with the largest loss first. The outlined bar is the original, the filled bar the "
         "release, in records. Neighbouring or rare values share a bar until it has enough people."
     )
     for one in attributes:
-        loss = "loss not known" if one["loss"] is None else f"loss {_percent(one['loss'])}"
-        yield f"<h3>{_e(one['name'])} ({_e(one['scale'])}): {loss}</h3>"
+        loss = "loss not known" if one["loss"] is None else f"loss {percent(one['loss'])}"
+        yield f"<h3>{escaped(one['name'])} ({escaped(one['scale'])}): {loss}</h3>"
         cells = one["cells"]
         if not cells:
-            yield _p("No distribution: too few people.")
+            yield paragraph("No distribution: too few people.")
             continue
         series = [
             (style, name, [float(cell[style]) if isinstance(cell[style], int) else 0.0 for cell in cells])
             for style, name in (("before", "original"), ("after", "release"))
         ]
-        yield _drawing(bars(f"{one['name']} before and after", [cell["label"] for cell in cells], series, "records"))
+        yield drawing(bars(f"{one['name']} before and after", [cell["label"] for cell in cells], series, "records"))
 
 
 def _correlations(found: Report | None) -> Iterator[str]:
@@ -161,24 +170,24 @@ def _correlations(found: Report | None) -> Iterator[str]:
         return
     change = found["change"]
     yield "<h3>Correlations of numbers and times: release less original</h3>"
-    yield _drawing(heat_map("Change of correlations", found["names"], change))
+    yield drawing(heat_map("Change of correlations", found["names"], change))
     rows = [
         (f"{first} and {second}", found["before"][i][j], found["after"][i][j], change[i][j])
         for i, first in enumerate(found["names"])
         for j, second in enumerate(found["names"])
         if i < j
     ]
-    yield _table(("pair", "original", "release", "change"), rows)
+    yield table(("pair", "original", "release", "change"), rows)
 
 
 def _judge(judge: Report) -> Iterator[str]:
     yield "<h2>Checks of the judge</h2>"
-    yield _note("The judge recomputes the release from the original, with code of its own.")
+    yield note("The judge recomputes the release from the original, with code of its own.")
     rows = (
         (_STATUS[one["status"]], one["claim"] + (f" ({one['note']})" if one["note"] else ""), *_cases(one))
         for one in judge["checks"]
     )
-    yield _table(("result", "claim", "examined", "failed", "worst"), rows)
+    yield table(("result", "claim", "examined", "failed", "worst"), rows)
     warnings = [f"{', '.join(one['fields'])}: {one['text']}".removeprefix(": ") for one in judge["warnings"]]
     for title, texts in (
         ("Causes", judge["causes"]),
@@ -188,7 +197,7 @@ def _judge(judge: Report) -> Iterator[str]:
         ("Not examined", judge["not_examined"]),
     ):
         if texts:
-            yield f"<h3>{title}</h3>{_list(texts)}"
+            yield f"<h3>{title}</h3>{bullets(texts)}"
 
 
 def _cases(check: Report) -> tuple[object, object, object]:
@@ -201,45 +210,51 @@ def _made(report: Report) -> Iterator[str]:
     rows = [("policy, fingerprint", report["policy"]["fingerprint"])]
     rows += [(f"{one['what']}: {one['name']}, SHA-256", one["sha256"]) for one in made["files"]]
     rows += [(f"version of {name}", version) for name, version in made["versions"].items()]
-    yield _table(("what", "which"), [*rows, ("date", made["date"])])
+    yield table(("what", "which"), [*rows, ("date", made["date"])])
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """Return a share in percent, in words if it is not known."""
     return "not known" if value is None else f"{100 * value:.3g} %"
 
 
-def _e(value: object) -> str:
+def escaped(value: object) -> str:
+    """Return a text for HTML."""
     return escape("" if value is None else str(value))
 
 
-def _p(text: str) -> str:
-    return f"<p>{_e(text)}</p>"
+def paragraph(text: str) -> str:
+    """Return a paragraph."""
+    return f"<p>{escaped(text)}</p>"
 
 
-def _note(text: str) -> str:
-    return f'<p class="note">{_e(text)}</p>'
+def note(text: str) -> str:
+    """Return a paragraph in small, faint letters."""
+    return f'<p class="note">{escaped(text)}</p>'
 
 
-def _drawing(svg: str) -> str:
+def drawing(svg: str) -> str:
+    """Return a drawing that can be scrolled on a narrow screen."""
     return f'<div class="wide">{svg}</div>'
 
 
-def _list(texts: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{_e(text)}</li>" for text in texts) + "</ul>"
+def bullets(texts: Iterable[str]) -> str:
+    """Return a list."""
+    return "<ul>" + "".join(f"<li>{escaped(text)}</li>" for text in texts) + "</ul>"
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table; a column in which a number stands is aligned to the right."""
     body = list(rows)
     styles = [
         ' class="number"' if any(isinstance(row[place], int | float) for row in body) else ""
         for place in range(len(names))
     ]
-    head = "".join(f"<th{style}>{_e(name)}</th>" for name, style in zip(names, styles, strict=True))
+    head = "".join(f"<th{style}>{escaped(name)}</th>" for name, style in zip(names, styles, strict=True))
     lines = ("".join(map(_table_cell, row, styles)) for row in body)
     text = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="wide"><table><tr>{head}</tr>{text}</table></div>'
 
 
 def _table_cell(value: object, style: str) -> str:
-    return f"<td{style}>{_e(f'{value:,}' if isinstance(value, int) else value)}</td>"
+    return f"<td{style}>{escaped(f'{value:,}' if isinstance(value, int) else value)}</td>"

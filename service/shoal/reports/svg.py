@@ -1,15 +1,17 @@
-"""Drawings of a report: bars and a heat map as inline SVG. Each number stands beside its mark, so no colour is needed.
+"""Drawings of a report as inline SVG: bars, curves, a heat map. Numbers and names stand beside marks: no colour needed.
 
 Colours are classes of the style sheet of the page, which has them for light, dark and print.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
 _LABEL, _BAR, _ROW, _NUMBER = 220, 360, 22, 110  # widths and height in pixels
 _CELL = 64
+_DASHES = "none", "7 4", "2 4", "10 3 2 3", "1 6"  # of lines
 
 
 def bars(title: str, labels: Sequence[str], series: Sequence[tuple[str, str, Sequence[float]]], unit: str) -> str:
@@ -54,6 +56,53 @@ def heat_map(title: str, names: Sequence[str], values: Sequence[Sequence[float |
     return "".join([*parts, "</svg>"])
 
 
+def curves(title: str, x_label: str, y_label: str, lines: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> str:
+    """Return lines through points; each is named at its end, and has its own dashes, so that no colour is needed."""
+    left, top, width, height, right = 60, 26, 480, 260, 190
+    points = [point for _, line in lines for point in line]
+    most_x, most_y = (max(point[axis] for point in points) * 1.05 or 1.0 for axis in (0, 1))
+    parts = [_begin(title, left + width + right, top + height + 46)]
+    parts += _axes(left, top, width, height, most_x, most_y)
+    parts.append(_text(left + width / 2, top + height + 38, x_label, "middle", most=60))
+    parts.append(_text(left - 52, top - 12, y_label, "start", "small"))
+    ends: list[tuple[float, float, str]] = []
+    for number, (name, line) in enumerate(lines):
+        places = [(left + width * x / most_x, top + height * (1 - y / most_y)) for x, y in line]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(f'<polyline class="line" stroke-dasharray="{_DASHES[number % len(_DASHES)]}" points="{path}"/>')
+        for (x, y), value in zip(places, line, strict=True):
+            shown = escape(f"{name}: {value[0]:g}, {value[1]:.3g}")
+            parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5"><title>{shown}</title></circle>')
+        ends.append((places[-1][1], places[-1][0], name))
+    last = -_ROW * 1.0
+    for y, x, name in sorted(ends):
+        last = max(y + 4, last + 14)
+        parts.append(_text(x + 8, last, name, "start", "small"))
+    return "".join([*parts, "</svg>"])
+
+
+def _axes(left: float, top: float, width: float, height: float, most_x: float, most_y: float) -> list[str]:
+    """Return both axes, with round numbers from 0 on."""
+    parts = [
+        f'<line class="axis" x1="{left}" y1="{top + height}" x2="{left + width}" y2="{top + height}"/>',
+        f'<line class="axis" x1="{left}" y1="{top}" x2="{left}" y2="{top + height}"/>',
+    ]
+    parts += [
+        _text(left + width * mark / most_x, top + height + 16, f"{mark:g}", "middle", "small")
+        for mark in _marks(most_x)
+    ]
+    return parts + [
+        _text(left - 6, top + height * (1 - mark / most_y) + 4, f"{mark:g}", "end", "small") for mark in _marks(most_y)
+    ]
+
+
+def _marks(most: float) -> list[float]:
+    """Return 0 and at most six multiples of 1, 2 or 5 times a power of ten, up to a number."""
+    power = 10.0 ** math.floor(math.log10(most / 6))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= most / 6)
+    return [round(number * step, 12) for number in range(int(most / step) + 1)]
+
+
 def _begin(title: str, width: float, height: float) -> str:
     return (
         f'<svg role="img" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
@@ -61,8 +110,8 @@ def _begin(title: str, width: float, height: float) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str, style: str = "label") -> str:
-    shown = escape(_short(text, 30))
+def _text(x: float, y: float, text: str, anchor: str, style: str = "label", most: int = 30) -> str:
+    shown = escape(_short(text, most))
     return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{shown}</text>'
 
 

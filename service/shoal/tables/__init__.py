@@ -1,6 +1,7 @@
 """Microaggregation of finished tables: partition the records into clusters of at least k, and refine the partition."""
 
 from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, records_above_share
+from shoal.tables.measures import linkage_share
 from shoal.tables.microaggregation import (
     ALGORITHMS,
     PARAMETER_RANGES,
@@ -37,6 +38,7 @@ __all__ = [
     "default_budget",
     "default_refinement",
     "emd_of_clusters",
+    "linkage_share",
     "microaggregate",
     "parameters_of",
     "records_above_share",

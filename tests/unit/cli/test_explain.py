@@ -40,4 +40,4 @@ def test_an_unknown_code_is_refused_with_the_nearest(capsys: pytest.CaptureFixtu
     assert main(["explain", "undecodeable"]) == 2
     assert "did you mean undecodable?" in capsys.readouterr().err
     assert main(["explain"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 78
+    assert len(capsys.readouterr().out.splitlines()) == 79

@@ -120,10 +120,19 @@ REFUSALS = [
     ("run worker --skip", "unrecognized arguments: --skip"),
     ("run worker --http x", "--http (SHOAL_HTTP): give HOST:PORT"),
     ("run worker --http-token-file absent", "--http-token-file (SHOAL_HTTP_TOKEN_FILE): the file cannot be read"),
-    ("tune stream", "not available in this version"),
+    ("tune stream -i in.csv -o page.txt", "give -o a name that ends in .html"),
+    ("tune stream -i - -o page.html", "give a file"),
+    ("tune stream -i in.csv -o page.html --rows 9", "--rows must be 100 or more"),
+    ("tune stream -i in.csv -o page.html --target speed<=8", "give targets such as"),
+    ("tune stream -i in.csv -o page.html --target delay<=30s", "give it in records"),
+    (
+        "tune stream -i in.csv -o page.html --grid size=5",
+        "a name of: k, l, t, delta, rule, position, target_span, weight",
+    ),
+    ("tune stream -i absent -o page.html", "absent"),
     ("fly stream", "unknown command"),
     ("chek stream", "shoal: error: unknown command; did you mean check?"),
-    ("tun stream", "unknown command; did you mean run?"),
+    ("tun stream", "unknown command; did you mean tune?"),
 ]
 
 

@@ -1,0 +1,240 @@
+"""The page of `shoal tune`: one HTML file, made of the numbers of `results_of` and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from shoal.reports.page import bullets, drawing, escaped, note, page_of, paragraph, percent, table
+from shoal.reports.svg import bars, curves
+
+Results: TypeAlias = Mapping[str, Any]
+_COLUMNS = (
+    ("mean loss", "loss"),
+    ("suppressed", "suppressed_share"),
+    ("delay, records", "delay"),
+    ("delay, s", "delay_s"),
+    ("reordering, records", "reordering"),
+    ("people, smallest", "smallest_cluster"),
+    ("l", "l"),
+    ("t", "t"),
+    ("prosecutor", "prosecutor_largest"),
+    ("journalist", "journalist_largest"),
+    ("marketer", "marketer"),
+    ("linkage", "linkage"),
+    ("guess", "guess"),
+)
+_SHARES = {
+    "loss",
+    "suppressed_share",
+    "prosecutor_largest",
+    "prosecutor_mean",
+    "journalist_largest",
+    "marketer",
+    "linkage",
+    "guess",
+    "single_value",
+}
+_FIGURES = {
+    "loss": "mean loss of the quasi-identifiers",
+    "suppressed_share": "records that are suppressed, rounded up to multiples of k records",
+    "delay": "delay in records, mean",
+    "delay_s": "delay in seconds by the time of events, mean",
+    "reordering": "places by which a record moves, mean",
+    "smallest_cluster": "people in the smallest cluster",
+    "mean_cluster": "people in a cluster, mean",
+    "l": "fewest confidential values in a cluster (l)",
+    "t": "largest distance of a cluster from all people in confidential values (t)",
+    "prosecutor_largest": "prosecutor, who knows the cluster of a person: largest risk",
+    "prosecutor_mean": "the same: mean of all records",
+    "journalist_largest": "journalist, who finds all equal rows: largest risk",
+    "marketer": "marketer, who links all records: share of right links",
+    "linkage": "rows that are nearest to their own original, in numbers and times",
+    "guess": "chance to guess a confidential value of a person whose cluster is known",
+    "single_value": "records in clusters of a single confidential value",
+    "unique": "released rows that no other row equals",
+}
+
+
+def html_of(results: Results) -> str:
+    """Return the page."""
+    own, chosen = results["policy"]["figures"], results["recommended"]["figures"]
+    parts = [
+        "<h1>What other settings of this policy would keep, and risk</h1>",
+        paragraph(
+            f"Made on {results['made']['date']}. This page contains statistics of raw data: keep it as its policy asks."
+        ),
+        f'<p class="verdict"><strong>{escaped(sentence_of(results))}</strong></p>',
+        note("Nothing of a single record is on this page: no value of the sample, and no exact count of its records."),
+        *_recommended(results),
+        *_beside(own, chosen),
+        *_curves(results["curves"]),
+        *_attributes(own, chosen),
+        *_settings(results),
+        *_weights(results["weights"]),
+        *_made(results),
+    ]
+    return page_of("Settings of a policy", parts)
+
+
+def sentence_of(results: Results) -> str:
+    """Return the recommendation in one sentence."""
+    recommended = results["recommended"]
+    figures = recommended["figures"]
+    keys = "the policy as it is" if not recommended["setting"] else recommended["words"]
+    facts = [f"mean loss {percent(figures['loss'])}", f"{percent(figures['suppressed_share'])} suppressed"]
+    if figures["delay"] is not None:
+        facts.append(f"delay {figures['delay']['mean']:g} records")
+    if figures["delay_s"] is not None:
+        facts.append(f"{figures['delay_s']['mean']:g} s")
+    before = "Stopped early. " if results["is_interrupted"] else ""
+    if results["out_of_reach"]:
+        return f"{before}Out of reach: {', '.join(results['out_of_reach'])}. Nearest: {keys} ({', '.join(facts)})."
+    return f"{before}Recommended: {keys} ({', '.join(facts)})."
+
+
+def _recommended(results: Results) -> Iterator[str]:
+    recommended = results["recommended"]
+    yield "<h2>Recommended</h2>"
+    yield paragraph(f"Why: {recommended['reason']}.")
+    whole, half = recommended["figures"]["loss"], recommended["loss_of_first_half"]
+    if whole is not None and half is not None:
+        yield paragraph(
+            f"On the first half of the sample alone it loses {percent(half)}, on the whole {percent(whole)}: expect as "
+            "much difference from later records. A target that is held narrowly needs a margin."
+        )
+    if recommended["block"]:
+        yield note("Set these keys in the policy; all others stay.")
+        yield f"<pre>{escaped(recommended['block'])}</pre>"
+    if results["targets"]:
+        rows = (
+            (
+                one["target"],
+                _number(one["reached"]),
+                ("\u2713 holds" if one["is_held"] else "\u2717 NOT HELD") + (", narrowly" if one["is_narrow"] else ""),
+                _number(one["least"]),
+            )
+            for one in results["targets"]
+        )
+        yield table(("target", "reached", "result", "least of all settings"), rows)
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:g}"
+
+
+def _beside(own: Results, chosen: Results) -> Iterator[str]:
+    yield "<h2>The policy beside the recommendation</h2>"
+    names = [name for name in _FIGURES if own[name] is not None or chosen[name] is not None]
+    rows = ((_FIGURES[name], _cell(name, own), _cell(name, chosen)) for name in names)
+    yield table(("what", "the policy", "recommended"), rows)
+
+
+def _cell(name: str, figures: Results) -> object:
+    value = figures[name]
+    if isinstance(value, Mapping):
+        return f"{value['mean']:g} (95 of 100: {value['p95']:g})"
+    return "" if value is None else percent(value) if name in _SHARES else value
+
+
+def _curves(found: Results) -> Iterator[str]:
+    yield "<h2>What is traded for what</h2>"
+    for name, title, label in (
+        ("delay", "Loss against delay", "mean delay, records"),
+        ("reordering", "Loss against reordering", "mean number of places by which a record moves"),
+        ("k", "Loss against k, and the price of streaming", "k"),
+    ):
+        if not any(len(line["points"]) > 1 for line in found[name]) and len(found[name]) < 2:  # noqa: PLR2004
+            continue
+        lines = [(line["name"], [(one["x"], 100 * one["loss"]) for one in line["points"]]) for line in found[name]]
+        yield f"<h3>{title}</h3>"
+        yield drawing(curves(title, label, "mean loss, %", lines))
+    if any(line["name"] == "one table" for line in found["k"]):
+        yield note(
+            "One table: the same records in one piece, after the end. The distance to it is the price of streaming."
+        )
+
+
+def _attributes(own: Results, chosen: Results) -> Iterator[str]:
+    names = [name for name, loss in own["loss_by_attribute"].items() if loss is not None]
+    names.sort(key=lambda name: -own["loss_by_attribute"][name])
+    if not names:
+        return
+    yield "<h2>Loss of each attribute</h2>"
+    series = [
+        (style, title, [round(100 * (figures["loss_by_attribute"][name] or 0.0), 2) for name in names])
+        for style, title, figures in (("before", "the policy", own), ("after", "recommended", chosen))
+    ]
+    yield drawing(bars("Loss of each attribute", names, series, "%"))
+    yield note("In percent. The outlined bar is the policy, the filled bar the recommendation.")
+
+
+def _settings(results: Results) -> Iterator[str]:
+    yield "<h2>All settings: risk beside utility</h2>"
+    lines = [(one, "") for one in results["settings"]]
+    lines += [(one, ", one table") for one in results["tables"]]
+    columns = [(title, name) for title, name in _COLUMNS if any(one["figures"][name] is not None for one, _ in lines)]
+    yield table(
+        ("setting", *(title for title, _ in columns)),
+        ((one["words"] + kind, *(_short(name, one["figures"]) for _, name in columns)) for one, kind in lines),
+    )
+    sample = results["sample"]
+    guess = "" if sample["guess"] is None else f" The most frequent confidential value has {percent(sample['guess'])}."
+    share = "" if sample["unique_share"] is None else f" ({percent(sample['unique_share'])})"
+    yield note(
+        f"Before any release: records that are unique in their quasi-identifiers: {sample['unique']}{share}.{guess}"
+    )
+    if results["not_possible"]:
+        yield "<h3>Settings that are not possible</h3>"
+        yield bullets(f"{one['setting']}: {one['reason']}" for one in results["not_possible"])
+
+
+def _short(name: str, figures: Results) -> object:
+    value = figures[name]
+    return f"{value['mean']:g}" if isinstance(value, Mapping) else _cell(name, figures)
+
+
+def _weights(weighted: Sequence[Results]) -> Iterator[str]:
+    if not weighted:
+        return
+    yield "<h2>Weights of attributes</h2>"
+    start = weighted[0]["figures"]["loss"]
+    better = sorted(
+        (one for one in weighted[1:] if one["figures"]["loss"] < start), key=lambda one: one["figures"]["loss"]
+    )
+    yield paragraph(
+        f"{len(weighted) - 1} changes of weights were tried; before them the mean loss is {percent(start)}. "
+        f"{'Those that lose less:' if better else 'None loses less.'}"
+    )
+    if better:
+        yield table(
+            ("weights", "mean loss", "suppressed"),
+            (
+                (one["words"], percent(one["figures"]["loss"]), percent(one["figures"]["suppressed_share"]))
+                for one in better[:10]
+            ),
+        )
+
+
+def _made(results: Results) -> Iterator[str]:
+    yield "<h2>How it was made</h2>"
+    sample, made = results["sample"], results["made"]
+    cut = f", the first {sample['most_records']} of the file" if sample["is_cut"] else ""
+    rows: list[tuple[str, object]] = [
+        ("records of the sample", f"{sample['records']}{cut}"),
+        ("accepted by the policy", sample["accepted"]),
+        ("refused", sample["refused"]),
+        ("people", sample["people"]),
+        ("time of events", sample["event_time"] or "none: delays are in records"),
+        ("settings", len(results["settings"]) + len(results["tables"]) + max(0, len(results["weights"]) - 1)),
+        ("policy, fingerprint", results["policy"]["fingerprint"]),
+    ]
+    rows += [(f"version of {name}", version) for name, version in made["versions"].items()]
+    yield table(("what", "which"), rows)
+    yield paragraph(
+        "Each setting released the sample with the engine of `shoal pipe`, one table with that of `shoal batch`. "
+        "A loss is the lost part of the variation of a number, or the mean distance of a category from its published "
+        "one. Counts are rounded to multiples of k."
+    )
+    yield "<h3>Not examined</h3>"
+    yield bullets(results["not_examined"])
