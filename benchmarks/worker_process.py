@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["Metrics", "Service", "load_average", "processor_s", "running", "start", "start_program"]
+__all__ = ["SHOAL", "Metrics", "Service", "load_average", "processor_s", "running", "start", "start_program"]
 
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 START_S, STOP_S, STEP_S = 300.0, 15.0, 0.02

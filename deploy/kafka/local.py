@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -187,6 +188,7 @@ def cluster(
     settings: Sequence[str] = (),
     users: Sequence[str] = (),
     change: Callable[[Sequence[Path]], None] | None = None,
+    version: str = "",
 ) -> list[Broker]:
     """Return the running brokers of a cluster, each of which is a controller as well.
 
@@ -203,6 +205,8 @@ def cluster(
         As for `up`, for each broker.
     change
         Called with the folders of the brokers after their server.properties were written, before they start.
+    version
+        Version of Apache Kafka in place of that of pom.xml; `again` may start a broker with another one.
 
     Raises
     ------
@@ -218,7 +222,7 @@ def cluster(
         folders = [home / f"broker-{number}" for number in range(1, brokers + 1)]
         for attempt in range(3):
             try:
-                return _start_cluster(folders, protocols, settings, users, change)
+                return _start_cluster(folders, protocols, settings, users, change, version)
             except _PortTakenError:
                 _say(f"another process took a free port, attempt {attempt + 2}")
         raise BrokerFailedError("another process took a free port three times")
@@ -231,11 +235,14 @@ def listeners(home: Path) -> dict[str, str]:
     return dict(listener.split("://") for listener in listed[-1].split(","))
 
 
-def again(home: Path, settings: Sequence[str] = ()) -> Broker:
+def again(home: Path, settings: Sequence[str] = (), version: str | None = None) -> Broker:
     """Start the broker of a folder again with its data; ``settings`` are added to its server.properties.
 
-    It is not waited for until it is ready.
+    ``version`` is that of Apache Kafka from now on, an empty text that of pom.xml. It is not waited for until it is
+    ready.
     """
+    if version is not None:
+        (home / "version").write_text(version, encoding="utf-8")
     if settings:
         with (home / "server.properties").open("a", encoding="utf-8") as file:
             file.writelines(f"{setting}\n" for setting in settings)
@@ -295,9 +302,16 @@ def find_java() -> str:
     return java
 
 
-def fetch_libraries() -> Path:
-    """Return the folder with the jars of this pom.xml; Maven downloads them if they are missing."""
+def fetch_libraries(version: str = "") -> Path:
+    """Return the folder with the jars of this pom.xml, or of another version; Maven downloads them if missing."""
     pom = HERE / "pom.xml"
+    if version:
+        pom = BUILD / f"pom-{version}.xml"
+        text = re.sub(
+            r"(org\.apache\.kafka</groupId>\s.*\s*<version>)[^<]+", rf"\g<1>{version}", (HERE / "pom.xml").read_text()
+        )
+        pom.parent.mkdir(parents=True, exist_ok=True)
+        pom.write_text(text, encoding="utf-8")
     libraries = BUILD / "libs" / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     if libraries.is_dir():
         return libraries
@@ -369,11 +383,14 @@ def _start_cluster(
     settings: Sequence[str],
     users: Sequence[str],
     change: Callable[[Sequence[Path]], None] | None,
+    version: str,
 ) -> list[Broker]:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     _configure_cluster(folders, protocols, settings)
-    _format_cluster(folders, fetch_libraries(), users)
+    for folder in folders:
+        (folder / "version").write_text(version, encoding="utf-8")
+    _format_cluster(folders, fetch_libraries(version), users)
     if change is not None:
         change(folders)
     try:
@@ -448,9 +465,11 @@ def _launch(home: Path, heap: str, *, kept: bool = True) -> Broker:
     """Start the process of a broker whose folder is configured and formatted."""
     properties = home / "server.properties"
     bootstrap = listeners(home)["PLAINTEXT"]
+    version = home / "version"
+    libraries = fetch_libraries(version.read_text(encoding="utf-8") if version.exists() else "")
     with (home / "broker.log").open("ab") as log:
         process = subprocess.Popen(
-            [*_command(fetch_libraries(), heap), "kafka.Kafka", str(properties)],
+            [*_command(libraries, heap), "kafka.Kafka", str(properties)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

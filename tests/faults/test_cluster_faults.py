@@ -7,6 +7,7 @@ and run out of disk space.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,7 +31,7 @@ from shoal.settings import kafka_settings
 from support.cluster import NODES, cluster
 from support.faketime import ClockWorker, SetClock
 from support.faulty_workers import Deployment, Worker, leaks
-from support.kafka_broker import admin, produce, read_all, wait_until
+from support.kafka_broker import admin, load_local, produce, read_all, wait_until
 from support.reliability import record
 from support.repeated_kills import PARTITIONS, kill_repeatedly
 from support.running import SIDE, sample
@@ -120,6 +122,24 @@ async def test_brokers_are_restarted_one_after_the_other(tmp_path: Path) -> None
             await one.under_load(strike)
             await one.brokers.until_in_sync(*one.deployment.topics.values(), "__consumer_offsets")
         await one.settled("three brokers were restarted; the workers continued")
+
+
+OLDER_KAFKA = "4.2.1"
+
+
+async def test_brokers_are_upgraded_one_after_the_other(tmp_path: Path) -> None:
+    local = load_local()
+    async with storm("rolling-upgrade", tmp_path, version=OLDER_KAFKA) as one:
+        for node in NODES:
+
+            async def strike(node: int = node) -> None:
+                await one.brokers.end(node, signal.SIGTERM)
+                await one.brokers.start(node, version="")
+
+            await one.under_load(strike)
+            await one.brokers.until_in_sync(*one.deployment.topics.values(), "__consumer_offsets")
+        (newer,) = {path.stem.rpartition("-")[2] for path in local.fetch_libraries().glob("kafka_2.13-*.jar")}
+        await one.settled(f"three brokers were moved from Kafka {OLDER_KAFKA} to {newer}; the workers continued")
 
 
 async def test_a_paused_leader_does_not_return_as_one(tmp_path: Path) -> None:
@@ -350,6 +370,53 @@ def fill(folder: Path) -> Path:
         except OSError:
             return path
     raise AssertionError
+
+
+SECOND = "second"
+
+
+@contextmanager
+def second_directory(folder: Path) -> Iterator[None]:
+    """Give a broker, which does not run yet, a second log directory on a small file system of its own."""
+    second, written = folder / SECOND, (folder / "data" / "meta.properties").read_text(encoding="utf-8")
+    second.mkdir()
+    with small_disk(second):
+        own = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        lines = [f"directory.id={own}" if line.startswith("directory.id") else line for line in written.splitlines()]
+        (second / "meta.properties").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with (folder / "server.properties").open("a", encoding="utf-8") as file:
+            file.write(f"log.dirs={folder / 'data'},{second}\nmetadata.log.dir={folder / 'data'}\n")
+        yield
+
+
+async def test_a_log_directory_of_a_broker_fails(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+
+        def change(folders: Sequence[Path]) -> None:
+            stack.enter_context(second_directory(folders[NODE - 1]))
+
+        async with storm("failing-directory", tmp_path, change=change) as one:
+            second, fates = one.brokers.folder(NODE) / SECOND, []
+            failed = f"Stopping serving replicas in dir {second}"
+
+            async def strike() -> None:
+                filler = await asyncio.to_thread(fill, second)
+
+                def has_failed() -> bool:
+                    return failed in one.brokers.said(NODE) or one.brokers.is_gone(NODE)
+
+                await wait_until(has_failed, PATIENCE_S, "the failure of the directory")
+                fates.append("ended" if one.brokers.is_gone(NODE) else "went on with the other directory")
+                await feed(one.producer, one.deployment)
+                filler.unlink()
+                await one.brokers.end(NODE)
+                await one.brokers.start(NODE)
+
+            output = one.deployment.topics["output"]
+            assert list(second.glob(f"{output}-*")), "no output is in the directory: the test tests nothing"
+            await one.under_load(strike)
+            await one.brokers.until_in_sync(*one.deployment.topics.values())
+            await one.settled(f"the broker {fates[0]}; the workers continued")
 
 
 async def test_the_disk_of_a_broker_is_full(tmp_path: Path) -> None:

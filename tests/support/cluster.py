@@ -44,9 +44,9 @@ class Cluster:
         self.send(node, number)
         await wait_until(lambda: self.is_gone(node), 60, f"the end of broker {node}")
 
-    async def start(self, node: int, *settings: str) -> None:
+    async def start(self, node: int, *settings: str, version: str | None = None) -> None:
         """Start a broker again with its data, and wait until it answers."""
-        broker = load_local().again(self.folder(node), settings)
+        broker = load_local().again(self.folder(node), settings, version)
         await wait_until(lambda: load_local().answers(broker.bootstrap), 120, f"broker {node}")
 
     def said(self, node: int) -> str:
@@ -93,11 +93,14 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(
-    home: Path, settings: Sequence[str] = (), change: Callable[[Sequence[Path]], None] | None = None
+    home: Path,
+    settings: Sequence[str] = (),
+    change: Callable[[Sequence[Path]], None] | None = None,
+    version: str = "",
 ) -> Iterator[Cluster]:
     """Start three brokers with their data in a folder, and stop them at the end, also if some are paused."""
     local = load_local()
-    brokers = local.cluster(home, len(NODES), settings=settings, change=change)
+    brokers = local.cluster(home, len(NODES), settings=settings, change=change, version=version)
     one = Cluster(home, ",".join(broker.bootstrap for broker in brokers))
     try:
         yield one

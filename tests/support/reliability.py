@@ -73,6 +73,23 @@ FAULTS = {
         "no worker ends; the workers continue when two brokers run",
     ),
     "rolling-brokers": Fault("rolling restart of the brokers with SIGTERM", GOES_ON),
+    "rolling-upgrade": Fault("rolling upgrade of the brokers by a minor version of Kafka, under load", GOES_ON),
+    "failing-directory": Fault(
+        "one of two log directories of the leader of an output partition fails (no space left)",
+        "the broker ends or goes on with the other directory; no worker ends; the workers continue",
+    ),
+    "flapping-member": Fault(
+        "a member joins the group and leaves it, again and again, under load",
+        "no worker ends; the workers continue between the rebalances and after them",
+    ),
+    "dead-address": Fault(
+        "the name in `bootstrap_servers` has two addresses, the first of which drops all packets",
+        "a start takes a second longer at most",
+    ),
+    "other-protocol": Fault(
+        "two consumers of another group with Kafka's new group protocol read the input beside the workers",
+        "both groups read all records; no worker ends",
+    ),
     "group-paused": Fault("the coordinator of the group paused until every worker has published again", GOES_ON),
     "transactions-paused": Fault(
         "the coordinator of transactions paused until every worker has published again", GOES_ON

@@ -162,13 +162,14 @@ async def storm(
     *,
     settings: Sequence[str] = (),
     change: Callable[[Sequence[Path]], None] | None = None,
+    version: str = "",
     partitions: int = PARTITIONS,
     workers: int = 2,
     make: Callable[[Worker], Worker] | None = None,
     **options: Any,
 ) -> AsyncIterator[Storm]:
     """Run workers, which ``make`` may replace, over a cluster; ``options`` are those of `Deployment.create`."""
-    with cluster(folder / "kafka", settings, change) as brokers:
+    with cluster(folder / "kafka", settings, change, version) as brokers:
         deployment = await Deployment.create(brokers.bootstrap, folder, partitions=partitions, **options)
         async with feeder(brokers.bootstrap) as producer:
             one = Storm(fault, brokers, deployment, producer)

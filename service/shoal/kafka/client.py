@@ -13,7 +13,8 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -390,13 +391,67 @@ async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKa
     """Open a `consumer` for the length of the context, or raise `BrokerError` if the principal may not read a topic."""
     reader = consumer(settings, **options)
     try:
-        await reader.start()
-        yield reader
+        with _refusals_of_reads(settings):
+            await reader.start()
+            yield reader
+    finally:
+        await stop(reader, CLOSE_S)
+
+
+@contextmanager
+def _refusals_of_reads(settings: KafkaSection) -> Iterator[None]:
+    try:
+        yield
     except kafka_errors.TopicAuthorizationFailedError as error:
         # Here, because the caller may be a producer, whose refusals are about WRITE.
         raise broker_error(error, settings) from None
-    finally:
-        await stop(reader, CLOSE_S)
+
+
+class _SharedReaders:
+    """A reader for each isolation level, opened when it is first needed."""
+
+    def __init__(self, opened: AsyncExitStack) -> None:
+        self._opened, self._opening = opened, asyncio.Lock()
+        self._readers: dict[str, AIOKafkaConsumer] = {}
+
+    async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
+        async with self._opening:
+            if isolation_level not in self._readers:
+                opening = reading(settings, isolation_level=isolation_level)
+                self._readers[isolation_level] = await self._opened.enter_async_context(opening)
+            return self._readers[isolation_level]
+
+
+_shared: ContextVar[_SharedReaders | None] = ContextVar("shared readers", default=None)
+
+
+@asynccontextmanager
+async def shared_readers() -> AsyncIterator[None]:
+    """Let `asking` open one reader of each isolation level for all tasks that are created in this context.
+
+    All settings that it is given must be of one Kafka cluster and group.
+    """
+    async with AsyncExitStack() as opened:
+        token = _shared.set(_SharedReaders(opened))
+        try:
+            yield
+        finally:
+            _shared.reset(token)
+
+
+@asynccontextmanager
+async def asking(settings: KafkaSection, isolation_level: str = "read_committed") -> AsyncIterator[AIOKafkaConsumer]:
+    """Open a reader as `reading` does, or use that of `shared_readers`. It must not be assigned a partition.
+
+    A new client costs two connections and 100 ms, and a client that fetches answers only after the fetch.
+    """
+    shared = _shared.get()
+    if shared is None:
+        async with reading(settings, isolation_level=isolation_level) as reader:
+            yield reader
+        return
+    with _refusals_of_reads(settings):
+        yield await shared.reader(settings, isolation_level)
 
 
 async def log_end(reader: AIOKafkaConsumer, tp: TopicPartition) -> int:

@@ -202,6 +202,8 @@ async def _listed_count(admin_client: AIOKafkaAdminClient, group: str) -> int:
 FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
 LEAVE_S = 2.0
+HEARTBEAT_MS = 3_000
+"""A member hears at its next heartbeat that partitions are to move (ms)."""
 METADATA_AGE_MS = 10_000
 """After this time a group member reads the metadata of the inputs again (ms): it assigns partitions by them."""
 
@@ -294,7 +296,7 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
             group_id=settings.group,
             group_instance_id=member_id(settings),
             session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=settings.session_timeout_ms // 3,
+            heartbeat_interval_ms=min(HEARTBEAT_MS, settings.session_timeout_ms // 3),
             fetch_min_bytes=FETCH_BYTES,
             fetch_max_wait_ms=fetch_wait_ms(settings.commit_interval_ms),
             metadata_max_age_ms=METADATA_AGE_MS,
@@ -397,7 +399,7 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
         await open_partitions(
             self._tasks,
             partitions,
-            (self._admin_client, self._consumer),
+            self._admin_client,
             on_opened,
             liveness=self._liveness,
             credentials=self._credentials,

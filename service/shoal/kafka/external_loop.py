@@ -145,7 +145,7 @@ class ExternalLoop:
         self._compared_s = 0.0
         self._credentials = UsedCredentials(context.settings)
         self._gap_reader: GapReader
-        self._openers: tuple[AIOKafkaAdminClient, AIOKafkaConsumer]
+        self._admin_client: AIOKafkaAdminClient
 
     async def end(self, timeout_s: float) -> bool:
         """Commit the decisions and close the tasks; return whether both were done in this time."""
@@ -186,8 +186,8 @@ class ExternalLoop:
             self._liveness.note_answer()
             with_open = reading(settings, isolation_level="read_uncommitted", **options)
             without, gaps = reading(settings, **options), reading(settings, **options)
-            async with reading(settings) as opener, gaps as gap_client, without as ends, with_open as ends_with_open:
-                self._openers, self._gap_reader = (admin_client, opener), GapReader(gap_client)
+            async with gaps as gap_client, without as ends, with_open as ends_with_open:
+                self._admin_client, self._gap_reader = admin_client, GapReader(gap_client)
                 try:
                     # The brokers are checked all the time: a listener may take any time for a cluster.
                     await until_first(
@@ -223,7 +223,7 @@ class ExternalLoop:
         await open_partitions(
             self._tasks,
             self._partitions,
-            self._openers,
+            self._admin_client,
             self._task_opened,
             liveness=self._liveness,
             credentials=self._credentials,

@@ -23,31 +23,40 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.arrays import Int64Vector
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS, leader_away, log_bounds, reading, task_exception
+from shoal.kafka.client import CLIENT_ERRORS, asking, leader_answer, leader_away, log_bounds, reading, task_exception
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
 READ_TIMEOUT_S = 10.0
 POLL_RECORDS = 500
+POLL_MS = 20  # longest poll (ms); a poll that has passed control records alone does not end before
+
+
+async def offset_since(settings: KafkaSection, tp: TopicPartition, since_ms: int) -> int | None:
+    """Return the offset of the first record or control record dated at a time (ms) or later; None if there is none."""
+    async with asking(settings) as reader, leader_answer(tp):
+        later = (await reader.offsets_for_times({tp: since_ms}))[tp]
+    return None if later is None else int(later.offset)
 
 
 async def read_committed_records(
-    settings: KafkaSection, tp: TopicPartition, begin: int = 0, since_ms: int | None = None
+    settings: KafkaSection, tp: TopicPartition, begin: int = 0
 ) -> AsyncGenerator[Any, None]:
-    """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
+    """Yield the committed records of a partition from an offset on, up to the present end of the log.
 
     Raises `BrokerUnavailableError` if for 10 s neither a record arrived nor an aborted one was passed.
     """
+    async with asking(settings) as asked:
+        log_start, log_end = await log_bounds(asked, tp)
+    position = max(log_start, begin)
+    if position >= log_end:
+        return
     async with reading(settings) as consumer:
         consumer.assign([tp])
-        log_start, log_end = await log_bounds(consumer, tp)
-        if since_ms is not None:
-            later = (await consumer.offsets_for_times({tp: since_ms}))[tp]
-            log_start = log_end if later is None else later.offset
-        consumer.seek(tp, max(log_start, begin))
-        position, deadline = await consumer.position(tp), time.monotonic() + READ_TIMEOUT_S
+        consumer.seek(tp, position)
+        deadline = time.monotonic() + READ_TIMEOUT_S
         while position < log_end:
-            for records in (await consumer.getmany(tp, timeout_ms=200, max_records=POLL_RECORDS)).values():
+            for records in (await consumer.getmany(tp, timeout_ms=POLL_MS, max_records=POLL_RECORDS)).values():
                 for record in records:
                     if record.offset < log_end:
                         yield record

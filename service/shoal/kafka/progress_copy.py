@@ -22,7 +22,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import InputError
-from shoal.kafka.client import NotYetError, log_end, reading
+from shoal.kafka.client import NotYetError, asking, log_end
 from shoal.kafka.logs import read_committed_records
 from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import log_truncated
@@ -139,10 +139,10 @@ class ProgressCopy:
 
     async def _stable_end(self) -> int:
         """Return the end of the log as soon as no transaction is open before it."""
-        async with reading(self.settings, isolation_level="read_uncommitted") as reader:
+        async with asking(self.settings, "read_uncommitted") as reader:
             end = await log_end(reader, self.tp)
         deadline = time.monotonic() + STABLE_S
-        async with reading(self.settings) as reader:
+        async with asking(self.settings) as reader:
             while await log_end(reader, self.tp) < end:
                 if time.monotonic() > deadline:
                     raise NotYetError(

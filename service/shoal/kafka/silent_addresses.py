@@ -5,6 +5,9 @@ nothing. The client waits 40 s for it, and connects to no other broker meanwhile
 5 s for an answer. All clients of the process then leave the address out for 10 s, and wait longer at the next attempt,
 so that a slow broker is used. Where no other address has answered lately, the client waits as long as by itself.
 
+A name may have several addresses, as that of a load balancer or of IPv4 and IPv6. They are tried side by side: the
+client would wait at the first one for the whole time.
+
 It depends on internals of aiokafka: ``client.create_conn`` and `AIOKafkaConnection`.
 """
 
@@ -40,6 +43,9 @@ LEFT_OUT_S = 10.0
 
 RECENT_S = 60.0
 """Time for which an answer shows that an address can be used, and a failure that it needs more time (s)."""
+
+NEXT_S = 0.25
+"""Time after which the next address of a name is tried as well (s)."""
 
 _FOR_ANY_BROKER = (MetadataRequest, FindCoordinatorRequest)
 _WAIT_FOR_OTHERS = (JoinGroupRequest, SyncGroupRequest)
@@ -137,6 +143,19 @@ class _Addresses:
 _addresses = _Addresses()
 
 
+class _SideBySide:
+    """An event loop that connects to all addresses of a name, one after the other each `NEXT_S`; the first one wins."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._loop, name)
+
+    async def create_connection(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - the loop's
+        return await self._loop.create_connection(*arguments, happy_eyeballs_delay=NEXT_S, **options)
+
+
 class _Connection(AIOKafkaConnection):  # type: ignore[misc] # the client has no types
     """A connection that is closed if its broker does not answer a request in time, while others answer."""
 
@@ -171,6 +190,7 @@ async def _create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnecti
     if connect_s is not None:
         options["request_timeout_ms"] = min(timeout_ms, connect_s * 1000)
     connection = _Connection(host, port, **options)
+    connection._loop = _SideBySide(connection._loop)  # noqa: SLF001 - the client passes no options
     try:
         await connection.connect()
     except TimeoutError:

@@ -16,14 +16,14 @@ from functools import partial
 from typing import Literal
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.client import TRANSACTION_TIMEOUT_MS, NotYetError, log_bounds, log_end, reading
-from shoal.kafka.logs import GapReader, read_committed_records
+from shoal.kafka.client import TRANSACTION_TIMEOUT_MS, NotYetError, asking, log_bounds, log_end, reading
+from shoal.kafka.logs import GapReader, offset_since, read_committed_records
 from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState, ProgressError, contradicted, log_truncated
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
@@ -67,7 +67,6 @@ class PartitionContext:
     """What the start of a partition uses. The producer is open, so that earlier owners are fenced."""
 
     admin: AIOKafkaAdminClient
-    consumer: AIOKafkaConsumer
     producer: TransactionalProducer
     settings: KafkaSection
     partition: int
@@ -76,6 +75,8 @@ class PartitionContext:
     options: StartOptions
     cipher: MetadataCipher
     counts: PartitionCounts
+    first_partition_counts: dict[str, int]
+    """Numbers of partitions of inputs when the group first started, as far as they are known; kept up to date."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -86,7 +87,8 @@ class PartitionContext:
 async def initialize_partition(context: PartitionContext) -> PartitionStart:
     """Return where a partition begins; commit the beginning if there is no usable commit, or as `_accept` says."""
     tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
-    log_start, log_end = await log_bounds(context.consumer, tp)
+    async with asking(settings) as reader:
+        log_start, log_end = await log_bounds(reader, tp)
     of_group, known_count, commit = await fetch_committed(context.admin, settings, partition), None, None
     try:
         commit = await newest_commit(
@@ -198,11 +200,16 @@ async def _check_commit(context: PartitionContext, commit: CommittedState, log_s
 
 async def _first_partition_count(context: PartitionContext) -> int | None:
     """Return the number of partitions of the input when the group first started; None if that is not known."""
+    # It never changes, and the request is about all partitions of the input.
+    if known_count := context.first_partition_counts.get(context.tp.topic):
+        return known_count
     known_count = await fetch_first_partition_count(
         context.admin, context.settings, context.partition_count, context.cipher
     )
     if known_count is None and context.producer.copy is not None:
-        return await context.producer.copy.first_partition_count()
+        known_count = await context.producer.copy.first_partition_count()
+    if known_count:
+        context.first_partition_counts[context.tp.topic] = known_count
     return known_count
 
 
@@ -489,18 +496,19 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
 
 async def _find_from(settings: KafkaSection, tp: TopicPartition, offset: int) -> tuple[int, int, int | None]:
     """Return where a log begins and ends, and the offset of its first committed record from an offset on, if any."""
-    async with reading(settings) as reader:
+    async with asking(settings) as reader:
         log_start, log_end = await log_bounds(reader, tp)
-        if offset >= log_end:
-            return log_start, log_end, None
+    if offset >= log_end:
+        return log_start, log_end, None
+    async with reading(settings) as reader:
         return log_start, log_end, await GapReader(reader).next_record_offset(tp, max(offset, log_start))
 
 
 async def _end(settings: KafkaSection, partition: int, isolation_level: str) -> int | None:
     if settings.output is None:
         return None
-    async with reading(settings, isolation_level=isolation_level) as consumer:
-        return await log_end(consumer, TopicPartition(settings.output, partition))
+    async with asking(settings, isolation_level) as reader:
+        return await log_end(reader, TopicPartition(settings.output, partition))
 
 
 async def newest_commit(
@@ -631,7 +639,7 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
         if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
             continue
         tp = producer.target(topic)
-        async with reading(settings) as reader:
+        async with asking(settings) as reader:
             log_start, _ = await log_bounds(reader, tp)
         if log_start:
             raise InputError(
@@ -659,7 +667,10 @@ async def latest_published(settings: KafkaSection, partition: int) -> int:
     tp, latest = TopicPartition(settings.output, partition), -1
     if settings.output is None:
         return latest
-    async with aclosing(read_committed_records(settings, tp, since_ms=time.time_ns() // 1_000_000)) as records:
+    begin = await offset_since(settings, tp, time.time_ns() // 1_000_000)
+    if begin is None:
+        return latest
+    async with aclosing(read_committed_records(settings, tp, begin)) as records:
         async for record in records:
             latest = max(latest, record.timestamp)
     return latest
@@ -668,31 +679,26 @@ async def latest_published(settings: KafkaSection, partition: int) -> int:
 async def is_published_after(settings: KafkaSection, partition: int, commit: CommittedState) -> bool:
     """Return whether the output holds records that were published after a commit; False without an output.
 
+    Records carry the time of their commit, floored to the commit interval; with ``LogAppendTime``, a later time.
     Commits of older versions do not say where their rows are; then the time of the commit decides alone.
     """
     tp, rows, count = TopicPartition(settings.output, partition), commit.output_rows, 0
     if settings.output is None:
         return False
-    if rows is not None and rows.are_in(settings.output):
-        # An output that ends earlier (recreated, or records lost by brokers) holds none of them.
-        async with aclosing(read_committed_records(settings, tp, rows.first_offset)) as records:
-            async for _ in records:
-                count += 1
-                if count > rows.count:
-                    return True
-    return await _is_published_since(settings, partition, commit.at_ms)
-
-
-async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
-    """Return whether the output holds records with a later timestamp than this time of a commit (ms).
-
-    Records carry the time of their commit, floored to the commit interval; with ``LogAppendTime``, a later time.
-    """
-    tp = TopicPartition(settings.output, partition)
-    async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
+    later_offset = await offset_since(settings, tp, commit.at_ms + 1)
+    first_offset = rows.first_offset if rows is not None and rows.are_in(settings.output) else None
+    # An output that ends earlier (recreated, or records lost by brokers) holds none of them.
+    begin = min((offset for offset in (later_offset, first_offset) if offset is not None), default=None)
+    if begin is None:
+        return False
+    async with aclosing(read_committed_records(settings, tp, begin)) as records:
         async for record in records:
             # With LogAppendTime even the records of this commit have a later timestamp.
             tolerance_ms = TRANSACTION_TIMEOUT_MS if record.timestamp_type == APPEND_TIME else 0
-            if record.timestamp > at_ms + tolerance_ms:
+            if record.timestamp > commit.at_ms + tolerance_ms:
                 return True
+            if rows is not None and first_offset is not None and record.offset >= first_offset:
+                count += 1
+                if count > rows.count:
+                    return True
     return False

@@ -21,11 +21,13 @@ from shoal.kafka.checks import TopicLayout, UncheckedSettings
 from shoal.kafka.client import (
     TELL_EVERY_S,
     NotYetError,
+    asking,
     join_reasons,
     join_refusals,
     log_end,
     meanwhile,
     named_text,
+    shared_readers,
     to_shoal_error,
 )
 from shoal.kafka.credentials import UsedCredentials, certificate_files, open_secret_files
@@ -94,6 +96,7 @@ class TaskManager:
         self.layout = TopicLayout({})
         self._tasks: dict[TopicPartition, PartitionTask] = {}
         self._unopened: dict[TopicPartition, ShoalError | None] = {}
+        self._first_partition_counts: dict[str, int] = {}
 
     @cached_property
     def _of_tasks(self) -> TaskContext:
@@ -128,7 +131,6 @@ class TaskManager:
         self,
         partitions: Iterable[TopicPartition],
         admin_client: AIOKafkaAdminClient,
-        kafka_consumer: AIOKafkaConsumer,
         on_opened: OnOpened,
     ) -> dict[TopicPartition, NotYetError]:
         """Open a task for each partition; ``on_opened`` is called with each, and records may be processed after that.
@@ -140,9 +142,10 @@ class TaskManager:
         async def open_one(tp: TopicPartition) -> None:
             try:
                 # Before it takes its turn: leaders that are away must not delay the partitions of the others.
-                await log_end(kafka_consumer, tp)
+                async with asking(self._settings_by_input[tp.topic]) as reader:
+                    await log_end(reader, tp)
                 async with limit:
-                    task = await self._open(tp, admin_client, kafka_consumer)
+                    task = await self._open(tp, admin_client)
                     on_opened(tp, task)
                     self._tasks[tp] = task
             except (NotYetError, kafka_errors.KafkaTimeoutError) as error:
@@ -160,7 +163,8 @@ class TaskManager:
         metrics.opening.set(len(opened))
         for tp in opened:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
-        results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
+        async with shared_readers():
+            results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
         return _not_yet(
             {
                 tp: to_shoal_error(result, self._context.settings)
@@ -169,9 +173,7 @@ class TaskManager:
             }
         )
 
-    async def _open(
-        self, tp: TopicPartition, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
-    ) -> PartitionTask:
+    async def _open(self, tp: TopicPartition, admin_client: AIOKafkaAdminClient) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
         context, partition, settings = self._context, tp.partition, self._settings_by_input[tp.topic]
         counts, partition_count = context.counts.of(tp), self.layout.partitions[tp.topic]
@@ -197,7 +199,6 @@ class TaskManager:
             start = await initialize_partition(
                 PartitionContext(
                     admin_client,
-                    kafka_consumer,
                     producer,
                     settings,
                     partition,
@@ -206,6 +207,7 @@ class TaskManager:
                     context.start,
                     context.cipher,
                     counts,
+                    self._first_partition_counts,
                 )
             )
             self._report(tp, start)
@@ -312,7 +314,7 @@ def _not_yet(errors: Mapping[TopicPartition, ShoalError]) -> dict[TopicPartition
 async def open_partitions(
     tasks: TaskManager,
     partitions: Iterable[TopicPartition],
-    clients: tuple[AIOKafkaAdminClient, AIOKafkaConsumer],
+    admin_client: AIOKafkaAdminClient,
     on_opened: Callable[[TopicPartition, PartitionTask], None],
     *,
     liveness: BrokerLiveness,
@@ -324,7 +326,7 @@ async def open_partitions(
     left, failures = list(partitions), 0
     async with meanwhile(tell_unopened(lambda: tasks.unopened)):
         while left:
-            reasons = await tasks.open(left, *clients, on_opened)
+            reasons = await tasks.open(left, admin_client, on_opened)
             # In another order: the client connects to one broker at a time, and the first one may swallow packets.
             left = random.sample(list(reasons), len(reasons))
             if reasons:

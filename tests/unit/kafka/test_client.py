@@ -20,11 +20,13 @@ from shoal.kafka.aiokafka_compat import LOST_RESPONSE
 from shoal.kafka.client import (
     NotYetError,
     Operation,
+    asking,
     broker_error,
     connection_timeout_ms,
     join_refusals,
     leader_answer,
     log_bounds,
+    shared_readers,
     task_exception,
     to_shoal_error,
 )
@@ -339,11 +341,41 @@ async def test_a_leader_that_does_not_answer_is_not_waited_for_as_long_as_the_cl
 ) -> None:
     monkeypatch.setattr(client, "ANSWER_S", 0.05)
     for module in (start, progress_copy):
-        monkeypatch.setattr(module, "reading", silent)
+        monkeypatch.setattr(module, "asking", silent)
     async with asyncio.timeout(5):
         with pytest.raises(NotYetError) as caught:
             await ask()
     assert str(caught.value) == f"{name}: no leader answers; look whether its broker runs and can be reached"
+
+
+async def test_tasks_share_a_reader_of_each_isolation_level_and_without_sharing_each_opens_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    closed: list[str] = []
+
+    @asynccontextmanager
+    async def reading(_: object, isolation_level: str) -> AsyncIterator[str]:
+        made.append(isolation_level)
+        await asyncio.sleep(0)
+        yield f"{isolation_level} {len(made)}"
+        closed.append(isolation_level)
+
+    async def ask(level: str) -> str:
+        async with asking(AWAY_SETTINGS, level) as reader:
+            return str(reader)
+
+    levels = ["read_committed", "read_uncommitted"] * 2
+    monkeypatch.setattr(client, "reading", reading)
+    async with shared_readers():
+        assert len(set(await asyncio.gather(*map(ask, levels)))) == 2
+        assert (sorted(made), closed) == (levels[:2], [])
+        with pytest.raises(BrokerError, match="grant READ on topic in "):
+            async with asking(AWAY_SETTINGS):
+                raise kafka_errors.TopicAuthorizationFailedError("in")
+    assert sorted(closed) == levels[:2]
+    await asyncio.gather(*map(ask, levels))
+    assert (len(made), len(closed)) == (6, 6)
 
 
 async def test_a_client_that_has_waited_for_a_leader_itself_is_taken_for_the_same() -> None:

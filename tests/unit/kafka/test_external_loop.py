@@ -274,7 +274,7 @@ class Manager:
 def opening(loop: Loop, manager: Manager, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[None]:
     monkeypatch.setattr(opening_module, "backoff_s", lambda failures: 0.01 * (failures + 1))
     monkeypatch.setattr(loop.loop._tasks, "open", manager.open)
-    loop.loop._openers = (None, None)
+    loop.loop._admin_client = None
     return asyncio.create_task(loop.loop._open_all())
 
 

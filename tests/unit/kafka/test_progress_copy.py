@@ -216,7 +216,7 @@ class Log:
 
 
 def patched(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
-    monkeypatch.setattr(progress_copy, "reading", log.reading)
+    monkeypatch.setattr(progress_copy, "asking", log.reading)
     monkeypatch.setattr(progress_copy, "read_committed_records", log.read)
 
 
@@ -379,6 +379,7 @@ async def test_the_output_must_show_that_nothing_followed_the_copy_and_no_other_
     monkeypatch: pytest.MonkeyPatch, output: Output, words: str, *, has_other_writer: bool
 ) -> None:
     monkeypatch.setattr(start, "reading", output.reading)
+    monkeypatch.setattr(start, "asking", output.reading)
     monkeypatch.setattr(start, "GapReader", lambda reader: reader.output)
     with pytest.raises(InputError, match=rf"in-3: .* out-3 {words} \(offset 10\)") if words else nullcontext():
         await check_no_record_after(SETTINGS, 3, 10)

@@ -152,6 +152,27 @@ async def test_a_connection_to_a_hole_fails_soon_and_then_at_once(
         await asyncio.sleep(0.01)  # its transport is closed
 
 
+async def test_the_addresses_of_a_name_are_tried_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_versions(_: object) -> None: ...
+
+    async def resolved(*_: object, **__: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", one.getsockname()) for one in (full, good)]
+
+    monkeypatch.setattr(AIOKafkaConnection, "_do_version_lookup", no_versions)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
+    with socket.socket() as full, socket.create_server(("127.0.0.1", 0)) as good, socket.socket() as client:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        client.connect(full.getsockname())  # its queue is full: packets of others are dropped
+        began_s = time.monotonic()
+        connection = await silent_addresses._create_conn(
+            "kafka.test", 9092, client_id="shoal-g", request_timeout_ms=5000
+        )
+        took_s, found = time.monotonic() - began_s, connection._writer.get_extra_info("peername")
+        await connection.close()
+        assert (found, took_s < 2.0) == (good.getsockname(), True)
+
+
 async def test_other_clients_of_the_process_connect_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     async def create_conn(*given: object, **options: object) -> tuple[object, object]:
         return given, options

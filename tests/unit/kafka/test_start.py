@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -117,6 +117,20 @@ async def test_the_first_partition_count_is_asked_again_until_all_partitions_are
     assert found is None
 
 
+async def test_the_first_partition_count_is_asked_once_when_it_is_known() -> None:
+    client = Coordinator(commits(-1, -1, -1), commits(-1, -1, -1), commits(5, -1, -1), partitions=(0, 1, 2))
+    unused, options, cipher = cast("Any", SimpleNamespace(copy=None)), StartOptions(), MetadataCipher("g")
+    known: dict[str, int] = {}
+    for partition, expected in ((0, None), (1, 2), (2, 2)):
+        counts = PartitionCounts("in", partition)
+        context = PartitionContext(
+            cast("Any", client), unused, SETTINGS, partition, 3, "ab" * 8, options, cipher, counts, known
+        )
+        assert await start._first_partition_count(context) == expected
+        if partition == 1:
+            client.answers = [RuntimeError("asked again")]
+
+
 async def test_a_first_partition_count_that_is_not_answered_is_not_taken_for_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,13 +203,13 @@ async def test_a_start_is_refused_if_records_of_the_output_were_deleted(
     """Without an output, evidence counts in its place; others write to the cluster messages, too."""
 
     @asynccontextmanager
-    async def reading(_: object) -> AsyncGenerator[None, None]:
+    async def asking(_: object) -> AsyncGenerator[None, None]:
         yield
 
     async def bounds(_: object, tp: TopicPartition) -> tuple[int, int]:
         return log_starts[tp.topic], 10
 
-    monkeypatch.setattr(start, "reading", reading)
+    monkeypatch.setattr(start, "asking", asking)
     monkeypatch.setattr(start, "log_bounds", bounds)
     producer: Any = SimpleNamespace(
         target=lambda topic: TopicPartition(topic, 3), is_only_writer=lambda topic: topic != "shared"
@@ -250,12 +264,12 @@ async def skipped(
     }
     for name, answer in answers.items():
         monkeypatch.setattr(start, name, answer)
-    consumer = AsyncMock()
-    consumer.beginning_offsets.return_value, consumer.end_offsets.return_value = {PLACE: 0}, {PLACE: 100}
-    unused, reader, ours = cast("Any", None), consumer, cast("Any", producer)
+    monkeypatch.setattr(start, "asking", lambda _: nullcontext())
+    monkeypatch.setattr(start, "log_bounds", AsyncMock(return_value=(0, 100)))
+    unused, ours = cast("Any", None), cast("Any", producer)
     options, cipher = StartOptions(skip_to_end=True), MetadataCipher("g")
     context = PartitionContext(
-        unused, reader, ours, SETTINGS, 3, 4, "ab" * 8, options, cipher, counts or PartitionCounts("in", 3)
+        unused, ours, SETTINGS, 3, 4, "ab" * 8, options, cipher, counts or PartitionCounts("in", 3), {}
     )
     return await initialize_partition(context)
 
@@ -367,12 +381,16 @@ def test_commits_that_differ_only_in_their_rows_are_the_same() -> None:
 
 
 def output_with(monkeypatch: pytest.MonkeyPatch, offsets: list[int], timestamp_type: int, timestamp: int) -> None:
-    async def read(_: object, __: object, begin: int = 0, since_ms: int | None = None) -> AsyncIterator[Any]:
+    async def read(_: object, __: object, begin: int) -> AsyncIterator[Any]:
         for offset in offsets:
-            if offset >= begin and (since_ms is None or timestamp >= since_ms):
+            if offset >= begin:
                 yield SimpleNamespace(offset=offset, timestamp=timestamp, timestamp_type=timestamp_type)
 
+    async def since(_: object, __: object, since_ms: int) -> int | None:
+        return offsets[0] if timestamp >= since_ms else None
+
     monkeypatch.setattr(start, "read_committed_records", read)
+    monkeypatch.setattr(start, "offset_since", since)
 
 
 @pytest.mark.parametrize("timestamp_type", [0, 1], ids=["CreateTime", "LogAppendTime"])
@@ -404,6 +422,9 @@ async def test_without_noted_rows_the_time_of_the_commit_decides(monkeypatch: py
     assert not await is_published_after(ROWS_SETTINGS, 0, commit_of(None))
     output_with(monkeypatch, [5], 1, 1_700_000_060_001)
     assert await is_published_after(ROWS_SETTINGS, 0, commit_of(None))
+    # Later records before the noted rows, of an output that was recreated.
+    output_with(monkeypatch, [5], 0, 1_700_000_000_001)
+    assert await is_published_after(ROWS_SETTINGS, 0, commit_of(OutputRows.of("out", 7, 1)))
 
 
 async def test_without_an_output_nothing_was_published() -> None:

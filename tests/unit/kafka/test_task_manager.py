@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 from aiokafka import TopicPartition
@@ -66,7 +68,8 @@ async def open_all(
     tasks: TaskManager, partitions: list[TopicPartition], consumer: Consumer | None = None
 ) -> dict[TopicPartition, str]:
     """Return why some are not open."""
-    reasons = await tasks.open(partitions, UNUSED, cast("Any", consumer or Consumer()), lambda *_: None)
+    with patch.object(task_manager, "asking", lambda _: nullcontext(consumer or Consumer())):
+        reasons = await tasks.open(partitions, UNUSED, lambda *_: None)
     return {tp: str(reason) for tp, reason in reasons.items()}
 
 
@@ -173,16 +176,14 @@ async def test_a_final_error_is_raised_before_one_that_may_pass(monkeypatch: pyt
 
 async def test_leaders_that_are_away_do_not_delay_the_partitions_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are more of them than partitions that are opened at once."""
-    tasks, _ = manager()
+    (tasks, _), consumer = manager(), Consumer(set(range(20)))
 
-    async def start(_: TaskManager, tp: TopicPartition, __: object, consumer: Consumer, *___: object) -> object:
+    async def start(_: TaskManager, tp: TopicPartition, *__: object) -> object:
         await consumer.end_offsets([tp])
         return SimpleNamespace(oldest_held_s=None)
 
     monkeypatch.setattr(TaskManager, "_open", start)
-    opening = asyncio.create_task(
-        open_all(tasks, [TopicPartition("in", number) for number in range(21)], Consumer(set(range(20))))
-    )
+    opening = asyncio.create_task(open_all(tasks, [TopicPartition("in", number) for number in range(21)], consumer))
     await wait_until(lambda: TopicPartition("in", 20) in tasks, 3)  # less than the time that a leader has
     opening.cancel()
     await asyncio.wait({opening})
@@ -309,6 +310,7 @@ class Opening:
         self.errors, self.attempts, self.consumer = errors, list[TopicPartition](), LoopConsumer()
         monkeypatch.setattr(retries, "_BACKOFF_S", (0.001,))
         monkeypatch.setattr(TaskManager, "_open", self._open)
+        monkeypatch.setattr(task_manager, "asking", lambda _: nullcontext(self.consumer))
         self.metrics, health = Metrics("g"), Health()
         policy = policy_with(attribute("area", Scale.NOMINAL, taxonomy=AREAS), k=2, delta=6)
         options = StartOptions(drain=drains)
