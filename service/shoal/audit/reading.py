@@ -281,7 +281,7 @@ def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str]
         yield from map(str.encode, parquet_lines(path, clustered=clustered))
         return
     try:
-        with _open(path) as file:
+        with _open_lines(path, is_original=skip_bom) as file:
             for number, line in enumerate(file):
                 text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
                 yield text.removesuffix(b"\n")
@@ -295,6 +295,55 @@ def _open(path: Path) -> BinaryIO:
     """Open a file, which is compressed if its suffix says so."""
     file = path.open("rb")
     return io.BufferedReader(_Uncompressed(path, file), BLOCK_BYTES) if is_compressed(path) else file
+
+
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]|[^\s,\[\]{}"]+', re.DOTALL)
+"""A piece of JSON: a text, a bracket, a comma, or another scalar or colon."""
+_OF_VALUES = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\[|\{[ \t\r]*\n)")
+
+
+def _open_lines(path: Path, *, is_original: bool) -> BinaryIO:
+    """Open a file of JSON as lines: of an original that is an array, or has objects on several lines, each value."""
+    if not is_original or not has_json_values(path):
+        return _open(path)
+    with _open(path) as file:
+        content = file.read()
+    try:
+        values = _values_of(content.removeprefix(codecs.BOM_UTF8).decode())
+    except UnicodeDecodeError:  # lines, in which no record can be read
+        values = None
+    lines = None if values is None else "".join(one.replace("\n", " ").replace("\r", " ") + "\n" for one in values)
+    return io.BytesIO(content if lines is None else lines.encode())
+
+
+def has_json_values(path: Path) -> bool:
+    """Whether a file of JSON begins as an array, or as an object on several lines."""
+    with _open(path) as file:
+        head = file.read(BLOCK_BYTES)
+    return _OF_VALUES.match(head) is not None
+
+
+def _values_of(text: str) -> list[str] | None:
+    """Return the texts of the values of an array or a sequence; None if something follows an array."""
+    is_array = text.lstrip(" \t\r\n").startswith("[")
+    outside, depth, start, end, is_closed = int(is_array), 0, -1, 0, False
+    found = list[str]()
+    for piece in _PIECE.finditer(text):
+        if is_closed:
+            return None
+        letter, before = piece[0], depth
+        depth += (letter in "[{") - (letter in "]}")
+        is_closed = is_array and depth == 0
+        if start >= 0 and (is_closed or (letter == "," and depth == outside)):
+            found.append(text[start:end])
+            start = -1
+        elif start < 0 and before >= outside and not is_closed:
+            start = piece.start()
+        end = piece.end()
+        if start >= 0 and depth == outside == 0:
+            found.append(text[start:end])
+            start = -1
+    return found
 
 
 class _Uncompressed(io.RawIOBase):
@@ -344,7 +393,7 @@ def line_blocks(path: Path, clustered: Collection[str] = (), *, skip_bom: bool =
             yield block
         return
     try:
-        with _open(path) as file:
+        with _open_lines(path, is_original=skip_bom) as file:
             is_first = skip_bom
             while block := file.readlines(BLOCK_BYTES):
                 if is_first:
@@ -416,6 +465,8 @@ def is_ended(file: InputFile) -> bool:
         return True
     if is_compressed(file.path):
         return True  # such a file is not followed
+    if has_json_values(file.path):
+        return True  # nor is this one
     with file.path.open("rb") as lines:
         lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
         return lines.read() in {b"", b"\n"}

@@ -22,6 +22,7 @@ from shoal.files import Files, open_input
 from shoal.files.files import parts_of
 from shoal.formats.csv import CsvFormat
 from shoal.formats.json import JsonFormat
+from shoal.formats.values import has_values, json_values
 from shoal.policy import BLANKS, FieldPath
 
 MAX_ROWS: Final = 100_000
@@ -130,7 +131,11 @@ def _read_bytes(stream: BinaryIO) -> bytes:
 
 _DELIMITERS = (",", ";", "\t", "|")
 _SNIFFED_LINES = 200
-_COMMA_NUMBER = re.compile(r"[-+]?[0-9]*,[0-9]+")
+_COMMA_NUMBER = re.compile(
+    r"[^\d,.]{0,4}(?:[0-9]*,[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+|[0-9]{1,3}(?:\.[0-9]{3}){2,})[^\d,.]{0,4}"
+)
+"""A number with a comma, perhaps with separators of thousands and a symbol."""
+_SWAPPED = str.maketrans(",.", ".,")
 _OF_RECORD = re.compile(
     r"[-+]?[0-9]*[.,]?[0-9]+|[0-9]{1,4}[-./][0-9]{1,2}([-./][0-9]{1,4})?([ T].*)?"
     r"|[0-9]{1,2}[ -][A-Za-z]{3,9}[ -][0-9]{4}.*|[^@\s]+@[^@\s]+\.[^@\s]+"
@@ -280,9 +285,9 @@ def _has_decimal_commas(columns: Sequence[Values]) -> bool:
     """Return whether more columns have numbers with a comma than with a point."""
     commas = points = 0
     for column in columns:
-        present = [cell for cell in column if cell]
+        present = [cell for cell in column if isinstance(cell, str) and cell]
         commas += sum(_COMMA_NUMBER.fullmatch(cell) is not None for cell in present) > len(present) // 2
-        pointed = (cell.replace(".", ",", 1) for cell in present if "." in cell and "," not in cell)
+        pointed = (cell.translate(_SWAPPED) for cell in present)
         points += sum(_COMMA_NUMBER.fullmatch(cell) is not None for cell in pointed) > len(present) // 2
     return commas > points
 
@@ -292,8 +297,9 @@ def _has_decimal_commas(columns: Sequence[Values]) -> bool:
 
 def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT001 - chosen above
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if content.lstrip().startswith(b"[") and not is_cut:
-        records = list(_decoded(content, name, "the file"))
+    found = list(json_values(content, name)) if has_values(content) and not is_cut else [None]
+    if found != [None]:
+        records = [_decoded(str(one).encode(), name, f"value {number}") for number, one in enumerate(found, 1)]
     else:
         lines = content.split(b"\n")[: -1 if is_cut else None]
         present = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
@@ -323,6 +329,7 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         rows=len(objects),
         is_cut=is_cut,
         columns=columns,
+        dialect={"delimiter": ";", "decimal": ","} if _has_decimal_commas(list(columns.values())) else {},
         notes=notes,
         has_others=bool(hidden or alike),
     )

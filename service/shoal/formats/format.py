@@ -53,6 +53,10 @@ class Format(ABC):
         does not fit the policy, or the policy uses fields that the format does not have.
         """
 
+    def prepared(self, stream: BinaryIO, name: str) -> BinaryIO:  # noqa: ARG002
+        """Return an input that has an end in the form that `read` takes; InputError if it has none."""
+        return stream
+
     @abstractmethod
     def encoder(self, policy: Policy) -> RecordEncoder:
         """Return an encoder of one output; ConfigError if it cannot represent a name or category of the policy."""
