@@ -32,6 +32,7 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
+from zipfile import BadZipFile
 
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -80,7 +81,14 @@ _MOST_TIMES, _FREE_BYTES = 200, 1 << 26
 """A file that uncompresses to more than this multiple of its bytes read, and these bytes, is refused."""
 _MAX_LINE_BYTES = 1 << 26
 """A compressed file with a line that is much longer is refused: its own size does not tell what memory it takes."""
-_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
+_FORMS: dict[str, Form] = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".json": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "jsonl",
+    ".xlsx": "jsonl",
+}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
 codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
 
@@ -131,7 +139,7 @@ class InputFile:
         form = _FORMS.get((name.with_suffix("") if is_compressed(name) else name).suffix.lower(), default_form)
         if form is None:
             raise InputError(
-                f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format"
+                f"{path}: verify reads .csv, .jsonl, .json, .parquet and .xlsx; convert the file, or give --format"
             )
         return cls(name, form, dialect, parts=parts)
 
@@ -280,6 +288,9 @@ def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str]
     if is_parquet(path):
         yield from map(str.encode, parquet_lines(path, clustered=clustered))
         return
+    if is_workbook(path):
+        yield from map(str.encode, workbook_lines(path))
+        return
     try:
         with _open_lines(path, is_original=skip_bom) as file:
             for number, line in enumerate(file):
@@ -387,7 +398,7 @@ def is_compressed(path: Path) -> bool:
 
 def line_blocks(path: Path, clustered: Collection[str] = (), *, skip_bom: bool = True) -> Iterator[list[bytes]]:
     """Yield the lines of `byte_lines` in blocks of about `BLOCK_BYTES`."""
-    if is_parquet(path):
+    if is_parquet(path) or is_workbook(path):
         rows = byte_lines(path, clustered=clustered)
         while block := list(islice(rows, BLOCK_BYTES >> 8)):
             yield block
@@ -461,12 +472,10 @@ def is_ended(file: InputFile) -> bool:
     """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
     if file.form == "csv":
         return _is_csv_ended(file)
-    if is_parquet(file.path):
+    if is_parquet(file.path) or is_workbook(file.path):
         return True
-    if is_compressed(file.path):
+    if is_compressed(file.path) or has_json_values(file.path):
         return True  # such a file is not followed
-    if has_json_values(file.path):
-        return True  # nor is this one
     with file.path.open("rb") as lines:
         lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
         return lines.read() in {b"", b"\n"}
@@ -943,6 +952,42 @@ def parquet_file(path: Path) -> Iterator[Any]:
             yield file
     except (arrow.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(f"{path}: not a readable Parquet file; write it again") from None
+
+
+def is_workbook(path: Path) -> bool:
+    """Whether the name of a file ends in ``.xlsx``."""
+    return path.suffix.lower() == ".xlsx"
+
+
+def workbook_lines(path: Path) -> Iterator[str]:
+    """Yield the rows of the sheet of a workbook that has cells, as JSON objects; the first row has the names."""
+    try:
+        book = import_module("openpyxl").load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except ModuleNotFoundError:
+        raise InputError(f"{path}: workbooks need openpyxl: install shoal[xlsx]") from None
+    except (OSError, KeyError, ValueError, TypeError, BadZipFile):
+        raise InputError(f"{path}: not a readable workbook; save it again") from None
+    names: list[str] = []
+    for sheet in book.worksheets:
+        sheet.reset_dimensions()
+        for row in sheet.iter_rows(values_only=True):
+            if all(value is None for value in row):
+                continue
+            if not names:
+                names = [str(value) for value in row if value is not None]
+                continue
+            texts = [_workbook_value(value) for value in (*row, *[None] * len(names))[: len(names)]]
+            yield "{" + ",".join(f"{json_text(name)}:{text}" for name, text in zip(names, texts, strict=True)) + "}"
+
+
+def _workbook_value(value: Any) -> str:  # noqa: ANN401 - openpyxl has no types
+    """Return a cell as JSON; a time is a text, and a date one without a time of day."""
+    if value is None or isinstance(value, bool | str):
+        return json_text(value)
+    if isinstance(value, int | float):
+        return str(value) if isinstance(value, int) else canonical_float(value)
+    text = str(value).replace(" ", "T")
+    return json_text(text.removesuffix("T00:00:00"))
 
 
 def parquet_lines(

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input",
         metavar="FILE",
         help=f"anonymize up to {SAMPLE_RECORDS:,} records of this file in memory, and print what is lost of each "
-        "quasi-identifier; .csv, .jsonl, or without a stream .parquet; - is standard input",
+        "quasi-identifier; .csv, .jsonl, or without a stream .parquet or .xlsx; - is standard input",
     )
     formats = [one.name for one in streamed_formats()]
     parser.add_argument("--format", choices=formats, help="format of a pipe, or of a file with another suffix")

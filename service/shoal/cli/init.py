@@ -11,7 +11,7 @@ from shoal.errors import ConfigError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the sample, the output, the person and the questions."""
-    parser.add_argument("sample", metavar="SAMPLE", help=".csv, .jsonl or .parquet; - is standard input")
+    parser.add_argument("sample", metavar="SAMPLE", help=".csv, .jsonl, .parquet or .xlsx; - is standard input")
     parser.add_argument("-o", "--output", default="-", metavar="POLICY", help="a new file; default: standard output")
     subject = "the field that names the person whom k counts, or every_record if each row is another person"
     parser.add_argument("--subject", default="", metavar="FIELD", help=subject)

@@ -112,8 +112,10 @@ def read_sample(path: str, source_format: str | None) -> Sample:
                 raise InputError(f"{path}: {why}; correct the quotation marks") from None
         elif type(file_format).__module__ == "shoal.formats.parquet":  # it may not be installed
             sample = _read_parquet(stream, name)
+        elif type(file_format).__module__ == "shoal.formats.xlsx":
+            sample = _read_workbook(stream, name)
         else:
-            raise ConfigError(f"{path}: a sample is CSV, JSON lines or Parquet; write it as one of these")
+            raise ConfigError(f"{path}: a sample is CSV, JSON, Parquet or .xlsx; write it as one of these")
     if not sample.rows:
         raise InputError(f"{path}: has no rows; give a sample with records")
     return replace(sample, is_cut=sample.is_cut or len(parts) > 1)
@@ -392,6 +394,23 @@ def _read_parquet(stream: BinaryIO, name: str) -> Sample:
     columns: dict[FieldPath, Values] = {(one,): _scalars(table.column(one), pa) for one in table.column_names}
     rows, total = table.num_rows, file.metadata.num_rows
     return Sample(name, has_texts=False, is_parquet=True, rows=rows, is_cut=total > rows, columns=columns)
+
+
+def _read_workbook(stream: BinaryIO, name: str) -> Sample:
+    from shoal.formats.xlsx import read_sheet  # noqa: PLC0415 - of an extra
+
+    names, rows = read_sheet(stream, name)
+    read = [values for _, values in islice(rows, MAX_ROWS + 1)]
+    columns: list[Values] = [list(column) for column in zip(*read[:MAX_ROWS], strict=True)] or [[] for _ in names]
+    _require_names(names, columns, name)
+    return Sample(
+        name,
+        has_texts=False,
+        is_parquet=True,
+        rows=min(len(read), MAX_ROWS),
+        is_cut=len(read) > MAX_ROWS,
+        columns=dict(zip(((one,) for one in names), columns, strict=True)),
+    )
 
 
 def _scalars(column: Any, pa: Any) -> Values:  # noqa: ANN401 - of pyarrow
