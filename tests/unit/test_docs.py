@@ -163,7 +163,7 @@ def test_every_example_of_the_policy_page_is_part_of_a_policy_without_faults(tmp
         path = tmp_path / f"policy{number}.yaml"
         path.write_text(f"{part}subject: every_record\nprivacy: {{k: 2}}\nstream: {{delta: 9}}\n", encoding="utf-8")
         assert Policy.load(path).clustered
-    assert len(parts) == 9
+    assert len(parts) == 10
 
 
 def test_the_five_records_of_the_readme_are_input_and_output_of_the_quick_start(tmp_path: Path) -> None:

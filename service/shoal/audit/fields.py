@@ -892,7 +892,7 @@ class RecordReader:
     def _numbers(self, attribute: Attribute, cells: Sequence[str]) -> _ScaleColumn | None:
         """Read the numbers of a column at once; None if the scale, a missing value or a text is another matter."""
         may_be_missing, missing = attribute.may_be_missing, "null" if self._form == "jsonl" else ""
-        if attribute.scale != Scale.NUMERIC or self._sign.is_comma or self._has_missing_numbers:
+        if attribute.scale != Scale.NUMERIC or self._sign.is_comma or self._has_missing_numbers or attribute.written:
             return None
         if self._form == "csv" and not set("".join(cells)) <= _DECIMAL_LETTERS:
             return None

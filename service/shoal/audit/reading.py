@@ -32,6 +32,7 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
+from zipfile import BadZipFile
 
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -80,7 +81,14 @@ _MOST_TIMES, _FREE_BYTES = 200, 1 << 26
 """A file that uncompresses to more than this multiple of its bytes read, and these bytes, is refused."""
 _MAX_LINE_BYTES = 1 << 26
 """A compressed file with a line that is much longer is refused: its own size does not tell what memory it takes."""
-_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
+_FORMS: dict[str, Form] = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".json": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "jsonl",
+    ".xlsx": "jsonl",
+}
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
 codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
 
@@ -131,7 +139,7 @@ class InputFile:
         form = _FORMS.get((name.with_suffix("") if is_compressed(name) else name).suffix.lower(), default_form)
         if form is None:
             raise InputError(
-                f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format"
+                f"{path}: verify reads .csv, .jsonl, .json, .parquet and .xlsx; convert the file, or give --format"
             )
         return cls(name, form, dialect, parts=parts)
 
@@ -280,8 +288,11 @@ def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str]
     if is_parquet(path):
         yield from map(str.encode, parquet_lines(path, clustered=clustered))
         return
+    if is_workbook(path):
+        yield from map(str.encode, workbook_lines(path))
+        return
     try:
-        with _open(path) as file:
+        with _open_lines(path, is_original=skip_bom) as file:
             for number, line in enumerate(file):
                 text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
                 yield text.removesuffix(b"\n")
@@ -295,6 +306,55 @@ def _open(path: Path) -> BinaryIO:
     """Open a file, which is compressed if its suffix says so."""
     file = path.open("rb")
     return io.BufferedReader(_Uncompressed(path, file), BLOCK_BYTES) if is_compressed(path) else file
+
+
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]|[^\s,\[\]{}"]+', re.DOTALL)
+"""A piece of JSON: a text, a bracket, a comma, or another scalar or colon."""
+_OF_VALUES = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:\[|\{[ \t\r]*\n)")
+
+
+def _open_lines(path: Path, *, is_original: bool) -> BinaryIO:
+    """Open a file of JSON as lines: of an original that is an array, or has objects on several lines, each value."""
+    if not is_original or not has_json_values(path):
+        return _open(path)
+    with _open(path) as file:
+        content = file.read()
+    try:
+        values = _values_of(content.removeprefix(codecs.BOM_UTF8).decode())
+    except UnicodeDecodeError:  # lines, in which no record can be read
+        values = None
+    lines = None if values is None else "".join(one.replace("\n", " ").replace("\r", " ") + "\n" for one in values)
+    return io.BytesIO(content if lines is None else lines.encode())
+
+
+def has_json_values(path: Path) -> bool:
+    """Whether a file of JSON begins as an array, or as an object on several lines."""
+    with _open(path) as file:
+        head = file.read(BLOCK_BYTES)
+    return _OF_VALUES.match(head) is not None
+
+
+def _values_of(text: str) -> list[str] | None:
+    """Return the texts of the values of an array or a sequence; None if something follows an array."""
+    is_array = text.lstrip(" \t\r\n").startswith("[")
+    outside, depth, start, end, is_closed = int(is_array), 0, -1, 0, False
+    found = list[str]()
+    for piece in _PIECE.finditer(text):
+        if is_closed:
+            return None
+        letter, before = piece[0], depth
+        depth += (letter in "[{") - (letter in "]}")
+        is_closed = is_array and depth == 0
+        if start >= 0 and (is_closed or (letter == "," and depth == outside)):
+            found.append(text[start:end])
+            start = -1
+        elif start < 0 and before >= outside and not is_closed:
+            start = piece.start()
+        end = piece.end()
+        if start >= 0 and depth == outside == 0:
+            found.append(text[start:end])
+            start = -1
+    return found
 
 
 class _Uncompressed(io.RawIOBase):
@@ -338,13 +398,13 @@ def is_compressed(path: Path) -> bool:
 
 def line_blocks(path: Path, clustered: Collection[str] = (), *, skip_bom: bool = True) -> Iterator[list[bytes]]:
     """Yield the lines of `byte_lines` in blocks of about `BLOCK_BYTES`."""
-    if is_parquet(path):
+    if is_parquet(path) or is_workbook(path):
         rows = byte_lines(path, clustered=clustered)
         while block := list(islice(rows, BLOCK_BYTES >> 8)):
             yield block
         return
     try:
-        with _open(path) as file:
+        with _open_lines(path, is_original=skip_bom) as file:
             is_first = skip_bom
             while block := file.readlines(BLOCK_BYTES):
                 if is_first:
@@ -412,9 +472,9 @@ def is_ended(file: InputFile) -> bool:
     """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
     if file.form == "csv":
         return _is_csv_ended(file)
-    if is_parquet(file.path):
+    if is_parquet(file.path) or is_workbook(file.path):
         return True
-    if is_compressed(file.path):
+    if is_compressed(file.path) or has_json_values(file.path):
         return True  # such a file is not followed
     with file.path.open("rb") as lines:
         lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
@@ -892,6 +952,42 @@ def parquet_file(path: Path) -> Iterator[Any]:
             yield file
     except (arrow.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(f"{path}: not a readable Parquet file; write it again") from None
+
+
+def is_workbook(path: Path) -> bool:
+    """Whether the name of a file ends in ``.xlsx``."""
+    return path.suffix.lower() == ".xlsx"
+
+
+def workbook_lines(path: Path) -> Iterator[str]:
+    """Yield the rows of the sheet of a workbook that has cells, as JSON objects; the first row has the names."""
+    try:
+        book = import_module("openpyxl").load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except ModuleNotFoundError:
+        raise InputError(f"{path}: workbooks need openpyxl: install shoal[xlsx]") from None
+    except (OSError, KeyError, ValueError, TypeError, BadZipFile):
+        raise InputError(f"{path}: not a readable workbook; save it again") from None
+    names: list[str] = []
+    for sheet in book.worksheets:
+        sheet.reset_dimensions()
+        for row in sheet.iter_rows(values_only=True):
+            if all(value is None for value in row):
+                continue
+            if not names:
+                names = [str(value) for value in row if value is not None]
+                continue
+            texts = [_workbook_value(value) for value in (*row, *[None] * len(names))[: len(names)]]
+            yield "{" + ",".join(f"{json_text(name)}:{text}" for name, text in zip(names, texts, strict=True)) + "}"
+
+
+def _workbook_value(value: Any) -> str:  # noqa: ANN401 - openpyxl has no types
+    """Return a cell as JSON; a time is a text, and a date one without a time of day."""
+    if value is None or isinstance(value, bool | str):
+        return json_text(value)
+    if isinstance(value, int | float):
+        return str(value) if isinstance(value, int) else canonical_float(value)
+    text = str(value).replace(" ", "T")
+    return json_text(text.removesuffix("T00:00:00"))
 
 
 def parquet_lines(

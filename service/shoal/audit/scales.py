@@ -30,7 +30,17 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, is_text, json_text
-from shoal.policy import BLANKS, JSON_NUMBER, Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
+from shoal.policy import (
+    BLANKS,
+    JSON_NUMBER,
+    Attribute,
+    MessagePart,
+    Policy,
+    Scale,
+    Taxonomy,
+    TimeStep,
+    WrittenNumbers,
+)
 
 _POINT_ZERO = re.compile(r"(0|-?[1-9][0-9]*)\.0+")
 BoolVector: TypeAlias = npt.NDArray[np.bool_]
@@ -400,6 +410,9 @@ def _missing_number(
     numbers = {number for number in map(decimal_number, missing) if number is not None and math.isfinite(number)}
     if not numbers:
         return lambda _: False
+    if attribute.written is not None:
+        number = _written_reader(attribute.written, form)
+        return lambda value: number(value) in numbers
     if form == "jsonl":
         return lambda value: isinstance(value, JsonNumber) and float(value) in numbers
     return lambda value: decimal_number(sign.to_point(str(value).strip(BLANKS))) in numbers
@@ -425,6 +438,66 @@ def _bounded_reader(attribute: Attribute, number: ValueReader, on_clip: Callable
 
 def _number_reader(form: Form, sign: DecimalSign) -> ValueReader:
     return _json_number if form == "jsonl" else lambda value: decimal_number(sign.to_point(str(value).strip(BLANKS)))
+
+
+def _written_reader(written: WrittenNumbers, form: Form) -> ValueReader:
+    """Return the function from a JSON number, or a text in a declared form, to its float64."""
+
+    def read(value: object) -> float | None:
+        if form == "csv" or is_text(value):
+            return written_number(str(value).strip(BLANKS), written)
+        return _json_number(value)
+
+    return read
+
+
+_GAPS = " \u00a0\u202f"  # a blank, and those at which no line is broken
+
+
+def written_number(text: str, written: WrittenNumbers) -> float | None:
+    """Return the float64 nearest to a number with separators of thousands and a symbol; None for any other text."""
+    signs, rest = _split_sign(text)
+    after, rest = _split_sign(_without_symbol(rest, written.symbol))
+    whole, point, fraction = rest.partition(written.decimal)
+    digits = _joined_groups(whole, {" ": _GAPS, "'": "'’"}.get(written.thousands, written.thousands))
+    if digits is None or (signs and after) or bool(point) != bool(fraction):
+        return None
+    digits += fraction
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    try:
+        found: float = int(digits) / 10 ** len(fraction)
+    except (OverflowError, ValueError):  # beyond the largest float64, or too many digits
+        return None
+    return -found if "-" in signs + after else found
+
+
+def _split_sign(text: str) -> tuple[str, str]:
+    return (text[0], text[1:]) if text[:1] in {"+", "-"} else ("", text)
+
+
+def _without_symbol(text: str, symbol: str) -> str:
+    """Remove a symbol before or behind a text, with one blank between them."""
+    if symbol and text.startswith(symbol):
+        rest = text[len(symbol) :]
+        return rest[1:] if rest[:1] and rest[0] in _GAPS else rest
+    if symbol and text.endswith(symbol):
+        rest = text[: -len(symbol)]
+        return rest[:-1] if rest[-1:] and rest[-1] in _GAPS else rest
+    return text
+
+
+def _joined_groups(whole: str, separators: str) -> str | None:
+    """Return the digits of a whole number; None if separators do not stand before each third digit from the right."""
+    groups = [""]
+    for letter in whole:
+        if letter in separators:
+            groups.append("")
+        else:
+            groups[-1] += letter
+    if len(groups) > 1 and (not 1 <= len(groups[0]) <= 3 or {*map(len, groups[1:])} != {3}):  # noqa: PLR2004
+        return None
+    return "".join(groups)
 
 
 def _json_number(value: object) -> float | None:
@@ -1022,7 +1095,10 @@ class JudgedNumbers(JudgedScale):
 
     def reader(self, attribute: Attribute, original: OriginalForm) -> ValueReader:
         """Return the function to clipped numbers."""
-        return _bounded_reader(attribute, _number_reader(original.form, original.sign), original.on_clip)
+        number = _number_reader(original.form, original.sign)
+        if attribute.written is not None:
+            number = _written_reader(attribute.written, original.form)
+        return _bounded_reader(attribute, number, original.on_clip)
 
     def published(self, attribute: Attribute, release: ReleaseForm) -> PublishedValues:
         """Return means on the grid."""

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input",
         metavar="FILE",
         help=f"anonymize up to {SAMPLE_RECORDS:,} records of this file in memory, and print what is lost of each "
-        "quasi-identifier; .csv, .jsonl, or without a stream .parquet; - is standard input",
+        "quasi-identifier; .csv, .jsonl, or without a stream .parquet or .xlsx; - is standard input",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print the resolved policy as JSON; the default in a pipe")

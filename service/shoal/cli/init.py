@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the sample, the output, the person and the questions."""
-    parser.add_argument("sample", metavar="SAMPLE", nargs="?", help=".csv, .jsonl or .parquet; - is standard input")
+    parser.add_argument(
+        "sample", metavar="SAMPLE", nargs="?", help=".csv, .jsonl, .parquet or .xlsx; - is standard input"
+    )
     parser.add_argument("--topic", metavar="NAME", help="read the last messages of this topic in place of a file")
     parser.add_argument(
         "--bootstrap-servers",

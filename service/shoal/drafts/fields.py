@@ -14,8 +14,8 @@ import numpy as np
 
 from shoal.drafts.names import Kind, kind_of
 from shoal.drafts.reading import ABSENT, NESTED, Sample, Values
-from shoal.policy import FieldPath
-from shoal.scales.numeric import parse_numbers, replace_decimal_commas
+from shoal.policy import FieldPath, WrittenNumbers
+from shoal.scales.numeric import WrittenForm, parse_numbers, replace_decimal_commas
 from shoal.scales.time import parse_iso_times
 
 MISSING_TEXTS: Final = (
@@ -32,6 +32,9 @@ _TOLERATED = 0.005
 """Share of the values that may have another form than all others: the policy refuses their records."""
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _TWO_LETTERS = re.compile(r"[A-Z]{2}")
+_SYMBOL = re.compile(r"[^\d\s+.,'’-]+")
+_SYMBOLS = frozenset(["%", "‰", "€", "$", "£", "¥", "EUR", "USD", "GBP", "CHF", "kg", "cm", "mm", "mg", "ml"])
+"""Those that stand beside amounts. Other letters beside digits are parts of a code."""
 _YEAR_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 REDUCED: Final = "%Y-%m"
 """A date of ISO 8601 without a day: read without ``format`` if the resolution is a month or a year."""
@@ -119,6 +122,8 @@ class Field:
         """The numbers of the values; None if they are not (almost) all numbers, or codes with leading zeros."""
         if not self.counts or bool in self.types:
             return None
+        if self.written:
+            return self._written_numbers(self.written)
         if not self.has_texts:
             return None if str in self.types else {value: float(value) for value in self.counts}
         texts = list(self.counts)
@@ -128,6 +133,31 @@ class Field:
             return None
         found = parse_numbers(replace_decimal_commas(texts) if self.has_commas else texts).tolist()
         parsed = {text: number for text, number in zip(texts, found, strict=True) if number == number}  # noqa: PLR0124
+        return parsed if self._are_enough(parsed) else None
+
+    @cached_property
+    def written(self) -> dict[str, str]:
+        """The keys `thousands` and `symbol` by which (almost) all texts are numbers; empty if none is needed."""
+        texts = [value for value in self.counts if isinstance(value, str)]
+        symbols = {part for text in texts for part in _SYMBOL.findall(text)}
+        separators = [sign for sign in ",. '" if sign != self._decimal and any(sign in text for text in texts)]
+        if len(symbols) > 1 or not symbols <= _SYMBOLS or not (symbols or separators):
+            return {}
+        symbol = dict.fromkeys(["symbol"] * len(symbols), "".join(symbols))
+        for keys in ([symbol] if symbol else []) + [symbol | {"thousands": sign} for sign in separators]:
+            if self._written_numbers(keys) is not None:
+                return keys
+        return {}
+
+    @property
+    def _decimal(self) -> str:
+        return "," if self.has_commas else "."
+
+    def _written_numbers(self, keys: dict[str, str]) -> dict[Any, float] | None:
+        form = WrittenForm(WrittenNumbers(keys.get("thousands", ""), keys.get("symbol", ""), self._decimal))
+        plain = [form.plain(value) if isinstance(value, str) else str(value) for value in self.counts]
+        found = zip(self.counts, parse_numbers(plain).tolist(), strict=True)
+        parsed = {value: number for value, number in found if number == number}  # noqa: PLR0124
         return parsed if self._are_enough(parsed) else None
 
     @cached_property

@@ -34,8 +34,6 @@ _STEPS = 100
 _MOST_LEFT = 0.01
 """Share of the rows that an order may leave out."""
 _ICD = re.compile(r"[A-Z][0-9]{2}(\.?[0-9A-Z]{1,4})?")
-_CLOTHED = re.compile(r"[$€£]? ?[-+]?[0-9]{1,3}([., '][0-9]{3})*([.,][0-9]+)? ?[%$€£]?")
-"""A number with separators of thousands, a currency or a percent sign."""
 _MOST_OF = 0.9
 """Share of the texts of a field that have a form, if the field has it."""
 _PATTERNS = {
@@ -125,7 +123,7 @@ def _ids(one: Field, numbers: Collection[float]) -> str:
         return "numbers that differ too little to compute with; write them in another unit to keep them"
     lengths = {len(text_of(value)) for value in one.counts}
     has_one_length = one.is_whole and len(lengths) == 1 and lengths.pop() >= _LONG_NUMBER
-    if has_one_length and _is_unique(one) and not _epoch_unit(one):
+    if has_one_length and _is_unique(one) and not _epoch_unit(one) and not one.written:
         return "most rows have a number of their own, all of one length, as ids are"
     return ""
 
@@ -143,9 +141,7 @@ def _texts(one: Field) -> str:
         return "free text, which may hold names"
     if not _is_unique(one):
         return ""
-    is_clothed = all(map(_CLOTHED.fullmatch, one.texts))
-    clothed = "numbers with separators or signs, which are not read; write them plainly to keep them"
-    return clothed if is_clothed else "most rows have a text of their own"
+    return "most rows have a text of their own"
 
 
 def _is_unique(one: Field) -> bool:
@@ -163,7 +159,7 @@ def _is_confidential(one: Field) -> bool:
 
 
 def _confidential(one: Field, k: int, *, is_given: bool) -> Guess:
-    kind = "string" if one.numbers is None else "integer" if one.is_whole else "number"
+    kind = "string" if one.numbers is None or one.written else "integer" if one.is_whole else "number"
     if one.types == {bool}:
         kind = "boolean"
     if len(one.types) > 1:
@@ -246,7 +242,7 @@ def _time(one: Field) -> tuple[dict[str, Any], str, str]:
 def _numeric(one: Field, k: int) -> tuple[dict[str, Any], str, str]:
     reached = one.reached(k)
     low, high = outer_bounds(one, k, *reached) if reached else (0.0, 1.0)
-    keys: dict[str, Any] = {"scale": "numeric", "bounds": [low, high]}
+    keys: dict[str, Any] = {"scale": "numeric", "bounds": [low, high]} | one.written
     spread = one.quantile(0.95) - one.quantile(0.05) or high - low
     step = nice_step(spread / _STEPS)
     if one.is_whole:
@@ -257,6 +253,7 @@ def _numeric(one: Field, k: int) -> tuple[dict[str, Any], str, str]:
         keys["resolution"] = step
     words = "whole numbers" if one.is_whole else "numbers"
     wrong = one.refused(one.numbers or {})
+    words += ", published plainly" if one.written else ""
     also = f"; {wrong:,} rows have no number and are refused" if wrong else ""
     ask = "" if reached else f"fewer than {k} people have a number, and no rare one is written here: give bounds"
     return keys, f"{words}, {len(one.counts):,} different; bounds, which clip, are what {k} people reach{also}", ask

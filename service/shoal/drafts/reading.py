@@ -22,6 +22,7 @@ from shoal.files import Files, open_input
 from shoal.files.files import parts_of
 from shoal.formats.csv import CsvFormat
 from shoal.formats.json import JsonFormat
+from shoal.formats.values import has_values, json_values
 from shoal.policy import BLANKS, FieldPath
 
 MAX_ROWS: Final = 100_000
@@ -111,8 +112,10 @@ def read_sample(path: str, source_format: str | None) -> Sample:
                 raise InputError(f"{path}: {why}; correct the quotation marks") from None
         elif type(file_format).__module__ == "shoal.formats.parquet":  # it may not be installed
             sample = _read_parquet(stream, name)
+        elif type(file_format).__module__ == "shoal.formats.xlsx":
+            sample = _read_workbook(stream, name)
         else:
-            raise ConfigError(f"{path}: a sample is CSV, JSON lines or Parquet; write it as one of these")
+            raise ConfigError(f"{path}: a sample is CSV, JSON, Parquet or .xlsx; write it as one of these")
     if not sample.rows:
         raise InputError(f"{path}: has no rows; give a sample with records")
     return replace(sample, is_cut=sample.is_cut or len(parts) > 1)
@@ -130,7 +133,11 @@ def _read_bytes(stream: BinaryIO) -> bytes:
 
 _DELIMITERS = (",", ";", "\t", "|")
 _SNIFFED_LINES = 200
-_COMMA_NUMBER = re.compile(r"[-+]?[0-9]*,[0-9]+")
+_COMMA_NUMBER = re.compile(
+    r"[^\d,.]{0,4}(?:[0-9]*,[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+|[0-9]{1,3}(?:\.[0-9]{3}){2,})[^\d,.]{0,4}"
+)
+"""A number with a comma, perhaps with separators of thousands and a symbol."""
+_SWAPPED = str.maketrans(",.", ".,")
 _OF_RECORD = re.compile(
     r"[-+]?[0-9]*[.,]?[0-9]+|[0-9]{1,4}[-./][0-9]{1,2}([-./][0-9]{1,4})?([ T].*)?"
     r"|[0-9]{1,2}[ -][A-Za-z]{3,9}[ -][0-9]{4}.*|[^@\s]+@[^@\s]+\.[^@\s]+"
@@ -280,9 +287,9 @@ def _has_decimal_commas(columns: Sequence[Values]) -> bool:
     """Return whether more columns have numbers with a comma than with a point."""
     commas = points = 0
     for column in columns:
-        present = [cell for cell in column if cell]
+        present = [cell for cell in column if isinstance(cell, str) and cell]
         commas += sum(_COMMA_NUMBER.fullmatch(cell) is not None for cell in present) > len(present) // 2
-        pointed = (cell.replace(".", ",", 1) for cell in present if "." in cell and "," not in cell)
+        pointed = (cell.translate(_SWAPPED) for cell in present)
         points += sum(_COMMA_NUMBER.fullmatch(cell) is not None for cell in pointed) > len(present) // 2
     return commas > points
 
@@ -292,8 +299,9 @@ def _has_decimal_commas(columns: Sequence[Values]) -> bool:
 
 def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT001 - chosen above
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if content.lstrip().startswith(b"[") and not is_cut:
-        records = list(_decoded(content, name, "the file"))
+    found = list(json_values(content, name)) if has_values(content) and not is_cut else [None]
+    if found != [None]:
+        records = [_decoded(str(one).encode(), name, f"value {number}") for number, one in enumerate(found, 1)]
     else:
         lines = content.split(b"\n")[: -1 if is_cut else None]
         present = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
@@ -323,6 +331,7 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         rows=len(objects),
         is_cut=is_cut,
         columns=columns,
+        dialect={"delimiter": ";", "decimal": ","} if _has_decimal_commas(list(columns.values())) else {},
         notes=notes,
         has_others=bool(hidden or alike),
     )
@@ -385,6 +394,23 @@ def _read_parquet(stream: BinaryIO, name: str) -> Sample:
     columns: dict[FieldPath, Values] = {(one,): _scalars(table.column(one), pa) for one in table.column_names}
     rows, total = table.num_rows, file.metadata.num_rows
     return Sample(name, has_texts=False, is_parquet=True, rows=rows, is_cut=total > rows, columns=columns)
+
+
+def _read_workbook(stream: BinaryIO, name: str) -> Sample:
+    from shoal.formats.xlsx import read_sheet  # noqa: PLC0415 - of an extra
+
+    names, rows = read_sheet(stream, name)
+    read = [values for _, values in islice(rows, MAX_ROWS + 1)]
+    columns: list[Values] = [list(column) for column in zip(*read[:MAX_ROWS], strict=True)] or [[] for _ in names]
+    _require_names(names, columns, name)
+    return Sample(
+        name,
+        has_texts=False,
+        is_parquet=True,
+        rows=min(len(read), MAX_ROWS),
+        is_cut=len(read) > MAX_ROWS,
+        columns=dict(zip(((one,) for one in names), columns, strict=True)),
+    )
 
 
 def _scalars(column: Any, pa: Any) -> Values:  # noqa: ANN401 - of pyarrow

@@ -321,6 +321,7 @@ def open_source(
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
 
     def read(one: BinaryIO, name: str) -> RecordSource:
+        one = one if isinstance(one, FollowedFile) else source_format.prepared(one, name)
         return source_format.read(one, policy, encoder, ReadOptions(name, max_bytes, with_columns))
 
     parts = parts_of(path)

@@ -53,6 +53,10 @@ class Format(ABC):
         does not fit the policy, or the policy uses fields that the format does not have.
         """
 
+    def prepared(self, stream: BinaryIO, name: str) -> BinaryIO:  # noqa: ARG002
+        """Return an input that has an end in the form that `read` takes; InputError if it has none."""
+        return stream
+
     @abstractmethod
     def encoder(self, policy: Policy) -> RecordEncoder:
         """Return an encoder of one output; ConfigError if it cannot represent a name or category of the policy."""
@@ -123,7 +127,10 @@ class FormatEntry:
         except ModuleNotFoundError:
             if not self.package:
                 raise
-            raise ConfigError(f"{self.title} needs {self.package}: install shoal[{self.name}]") from None
+            extra = f"shoal[{self.name}]"
+            raise ConfigError(
+                f"{self.title} needs {self.package}: install {extra}, as with pip install '{extra}'"
+            ) from None
         return loaded
 
 
@@ -139,6 +146,14 @@ _ENTRIES = {
             "shoal.formats.parquet:ParquetFormat",
             is_streamed=False,
             package="pyarrow",
+        ),
+        FormatEntry(
+            "xlsx",
+            "a workbook (.xlsx)",
+            (".xlsx",),
+            "shoal.formats.xlsx:XlsxFormat",
+            is_streamed=False,
+            package="openpyxl",
         ),
     )
 }
@@ -271,6 +286,17 @@ def require_columns(policy: Policy, name: str, what: str) -> None:
             f"{name}: unwrap: {policy.unwrap} opens the envelopes of messages, {no_file_has}, or remove unwrap from "
             "the policy"
         )
+
+
+def require_names(found: Sequence[str], policy: Policy, name: str) -> None:
+    """Require that columns are those of the policy, each once; else InputError."""
+    declared = [attribute.name for attribute in policy.attributes]
+    for column in (*declared, *policy.skip):
+        if found.count(column) != 1:
+            raise InputError(f"{name}: column '{column}' is missing or occurs twice; correct the file or the policy")
+    extra = next((column for column in found if column not in {*declared, *policy.skip}), None)
+    if policy.undeclared == "quarantine" and extra is not None:
+        raise InputError(f"{name}: column '{extra}' is not declared; declare it, or set undeclared: drop")
 
 
 def _reader_of(stream: BinaryIO | Utf8Stream) -> Callable[[int], bytes]:

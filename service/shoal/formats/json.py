@@ -38,6 +38,7 @@ from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageForm
 from shoal.formats.json_text import DECODE_ERRORS, decode_members, prescreen, rejection_reason, validate_strictly
 from shoal.formats.messages import Columns, Envelope, EnvelopeReader, MessageExportReader, RecordedEnvelope, Unwrapper
 from shoal.formats.subjects import describe_subject
+from shoal.formats.values import as_lines
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.scales import scale_of
 from shoal.scales.numeric import NOT_FINITE
@@ -83,6 +84,10 @@ class JsonFormat(MessageFormat):
             for values, envelopes in messages
         )
         return RecordSource(exported, lambda message: _find_message_faults(policy, *message))
+
+    def prepared(self, stream: BinaryIO, name: str) -> BinaryIO:
+        """Return an array, or objects on several lines, as lines."""
+        return as_lines(stream, name)
 
     def encoder(self, policy: Policy) -> JsonEncoder:
         """Return an encoder of published rows."""

@@ -23,7 +23,7 @@ from shoal.arrays import BoolVector
 from shoal.errors import InputError
 from shoal.formats.block import Block, ParsedRecords, stack_columns
 from shoal.formats.encoder import RecordEncoder, column_name
-from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
+from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns, require_names
 from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.policy import Attribute, Policy, Role
 from shoal.scales import SCALES, scale_of
@@ -415,23 +415,13 @@ def _split(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
 
 def _declared_schema(schema: pa.Schema, policy: Policy, name: str, what: str) -> pa.Schema:
     """Return the fields of the declared columns, in the order of the policy; InputError if they do not fit it."""
-    _check_columns(schema.names, policy, name, what)
+    require_columns(policy, name, what)
+    require_names(schema.names, policy, name)
     declared = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
     for attribute in policy.attributes:
         if not _is_ignored(attribute):
             _check_type(attribute, declared.field(attribute.name).type, name)
     return declared
-
-
-def _check_columns(found: Sequence[str], policy: Policy, name: str, what: str) -> None:
-    declared = [attribute.name for attribute in policy.attributes]
-    require_columns(policy, name, what)
-    for column in (*declared, *policy.skip):
-        if found.count(column) != 1:
-            raise InputError(f"{name}: column '{column}' is missing or occurs twice; correct the file or the policy")
-    extra = next((column for column in found if column not in {*declared, *policy.skip}), None)
-    if policy.undeclared == "quarantine" and extra is not None:
-        raise InputError(f"{name}: column '{extra}' is not declared; declare it, or set undeclared: drop")
 
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:

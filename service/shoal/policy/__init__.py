@@ -8,7 +8,7 @@
 4. `Policy` fills in every default. A resolved policy is never changed.
 """
 
-from shoal.policy.attribute import Attribute, MessagePart, Reference, Source
+from shoal.policy.attribute import Attribute, MessagePart, Reference, Source, WrittenNumbers
 from shoal.policy.checks import check_connection, check_names, is_follow_up, missing_credentials
 from shoal.policy.document import DECIDE
 from shoal.policy.explanation import advise, explain, left_open
@@ -61,6 +61,7 @@ __all__ = [
     "Stream",
     "Taxonomy",
     "TimeStep",
+    "WrittenNumbers",
     "advise",
     "check_connection",
     "check_names",

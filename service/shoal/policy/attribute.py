@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -111,6 +112,20 @@ class Reference:
         return hashlib.sha256(json.dumps(rows, ensure_ascii=True).encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenNumbers:
+    """How numbers are written in texts: with separators of thousands, and with a symbol; empty if there is none."""
+
+    thousands: str
+    symbol: str
+    decimal: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the settings as plain JSON values."""
+        given = {"thousands": self.thousands, "symbol": self.symbol}
+        return {key: text for key, text in given.items() if text} | {"decimal": self.decimal}
+
+
 DEFAULT_MAX_BYTES = 10_000
 """Limit on the length of a field of type ``json`` in bytes, encoded as JSON without blanks."""
 DEFAULT_TIME_STEP = TimeStep(1, "day")
@@ -156,6 +171,8 @@ class Attribute:
         Of a time: unit of epoch numbers, or numbers of calendar years; None if times are texts.
     formats : tuple of str
         Of a time: the forms of its texts; none if they have the form of ISO 8601.
+    written : WrittenNumbers or None
+        Of a number: how texts of it are written; None if they are plain, and JSON has no texts of numbers.
     missing : {"quarantine", "group", "mean"}
         A record without a value is quarantined; or missing is a value; or the record takes the mean of its cluster.
     path, to : tuple of str
@@ -192,6 +209,7 @@ class Attribute:
     unit: EpochUnit | None = None
     formats: tuple[str, ...] = ()
     time_step: TimeStep = DEFAULT_TIME_STEP
+    written: WrittenNumbers | None = None
     missing: Missing = "quarantine"
     path: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
@@ -285,6 +303,7 @@ _Found: TypeAlias = Iterator[tuple[str, str]]
 _MIN_STEP, _MAX_STEP = Decimal("1e-15"), Decimal("1e15")
 _MIN_WIDTH = 1e-12
 _TOO_WIDE = "is wider than the bounds, so all records would be equal; give a smaller step"
+_NO_SYMBOL = re.compile(r"^\s|[\d+.,'’-]|\s$")
 _NO_STEP = (
     "missing: a stream learns how far values are spread, but not the step of published values; give resolution (0 "
     "publishes the exact mean), integer: true, or bounds: [low, high]"
@@ -408,12 +427,14 @@ class _OrdinalRules(ScaleRules):
 
 class _NumericRules(ScaleRules):
     has_moments = True
-    keys = ("bounds", "out_of_bounds", "integer", "resolution")
+    keys = ("bounds", "out_of_bounds", "integer", "resolution", "thousands", "symbol")
     confidential_key = "bounds"
     types = ("integer", "number", "any", None)
 
     def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
         yield from check_number_bounds(section)
+        if section.symbol is not None and _NO_SYMBOL.search(section.symbol):
+            yield "symbol", "must have no digits, blanks at its ends, or any of + - . , '; give another text"
         if isinstance(section.resolution, str):
             yield "resolution", "must be a number; a step in words is for scale: time"
             return
@@ -433,7 +454,7 @@ class _NumericRules(ScaleRules):
 
     def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:
         step = attribute.publication_step(table=table)
-        own = {"integer": attribute.integer}
+        own = {"integer": attribute.integer} | (attribute.written.as_dict() if attribute.written else {})
         return _range_settings(attribute, attribute.bounds and list(attribute.bounds), own, str(step))
 
 
@@ -555,6 +576,7 @@ def resolve_attribute(
         unit=section.unit,
         formats=_formats(section),
         time_step=step or (_YEAR if section.unit == "years" else DEFAULT_TIME_STEP),
+        written=_written(section, document),
         missing=section.missing or "quarantine",
         path=path_of_source(name, section.source),
         to=(name,) if section.to is None else tuple(section.to.split(".")),
@@ -564,6 +586,13 @@ def resolve_attribute(
         reference=reference,
         distance=_distance_of(section, reference, is_stream=document.stream is not None),
     )
+
+
+def _written(section: AttributeSection, document: Document) -> WrittenNumbers | None:
+    if section.thousands is None and section.symbol is None:
+        return None
+    decimal = (document.csv and document.csv.decimal) or "."
+    return WrittenNumbers(section.thousands or "", section.symbol or "", decimal)
 
 
 def _plain_decimal(value: float | Decimal) -> Decimal:

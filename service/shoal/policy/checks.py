@@ -172,6 +172,9 @@ def _check_type(attribute: AttributeSection) -> _Found:
 
 def _check_clustered(attribute: AttributeSection, document: Document) -> _Found:
     """Check a quasi-identifier or a steering attribute."""
+    decimal = (document.csv and document.csv.decimal) or "."
+    if attribute.thousands == decimal:
+        yield "thousands", f"is also the decimal sign; set csv: {{decimal: '{'.' if decimal == ',' else ','}'}}"
     scale = attribute.scale or "numeric"
     for key, scales in _SCALES_OF.items():
         if getattr(attribute, key) is not None and scale not in scales:

@@ -224,6 +224,17 @@ class AttributeSection(Section):
         example="%d/%m/%Y",
         min_length=1,
     )
+    thousands: Literal[".", ",", "'", " "] | None = key(
+        "For scale `numeric`: what may stand between groups of three digits ([written numbers](#written-numbers)).",
+        example=".",
+    )
+    symbol: str | None = key(
+        "For scale `numeric`: what may stand before or behind a number, such as `%` or `€` ([written "
+        "numbers](#written-numbers)).",
+        example="€",
+        min_length=1,
+        max_length=10,
+    )
     missing: Missing | None = key(
         "Records without a value: `quarantine` rejects them as `invalid`, `group` takes missing as a category, `mean` "
         "places them in the middle ([missing values](#missing-values)).",
@@ -654,7 +665,7 @@ class CsvSection(Section):
         "How a quotation mark is written inside quotes: twice, or after a backslash.", shown="`doubled`"
     )
     decimal: Literal[".", ","] | None = key(
-        "The decimal sign. With `,`, a cell with a point is no number. There are no thousands separators.", shown="`.`"
+        "The decimal sign. With `,`, a cell with a point is no number.", shown="`.`"
     )
     encoding: Encoding | None = key("How characters are written as bytes.", shown="`utf-8`", example="cp1252")
     line_end: Literal["lf", "crlf", "cr"] | None = key(

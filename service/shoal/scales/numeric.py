@@ -6,6 +6,7 @@ Means do not depend on the order of the members: sums are exact and are rounded 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +16,7 @@ import numpy as np
 
 from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.kernels.sums import FIRST_INEXACT, divide_by_steps, divide_sums, sum_clusters
-from shoal.policy import BLANKS, JSON_NUMBER, Scale
+from shoal.policy import BLANKS, JSON_NUMBER, Attribute, Scale, WrittenNumbers
 from shoal.scales.scale import (
     DECIMAL,
     INVALID,
@@ -37,6 +38,15 @@ NOT_FINITE = ScaleFault(
     "time; if it is another text, give it another role: confidential and other publish it as it is, identifier leaves "
     "it out; if it is a number, correct the values, or set csv.decimal",
 )
+_WITH_SIGNS = ScaleFault(
+    "a number with separators of thousands, a sign such as % or €, or another decimal sign",
+    "set thousands or symbol of the attribute, such as thousands: ',' or symbol: '%', and csv.decimal",
+)
+_SIGNED = re.compile(r"[^0-9]{0,4}[0-9]{1,3}(?:[., '’\u00a0\u202f]?[0-9]{3})*(?:[.,][0-9]+)?[^0-9]{0,4}")
+_OTHERWISE_WRITTEN = ScaleFault(
+    "not a number in the form of thousands and symbol",
+    "correct the values, or thousands, symbol and csv.decimal in the policy",
+)
 NOT_WHOLE = ScaleFault("not a whole number", "set integer: false, or correct the values")
 
 
@@ -44,11 +54,21 @@ class NumericScale(AttributeScale, scale=Scale.NUMERIC):
     """Numbers are coordinates; a cluster publishes the mean, on the grid of the resolution."""
 
     is_amount = True
-    faults = (NOT_FINITE, NOT_WHOLE)
+    faults = (NOT_FINITE, NOT_WHOLE, _WITH_SIGNS, _OTHERWISE_WRITTEN)
     pattern = JSON_NUMBER.pattern
     off_scale = NOT_FINITE
-    column_need = ColumnNeed("numbers", "must be a column of numbers")
     one_type = "set {}.resolution to another step"
+
+    @property
+    def column_need(self) -> ColumnNeed | None:
+        """Numbers; with a declared form of their texts any column."""
+        return None if self.attribute.written else ColumnNeed("numbers", "must be a column of numbers")
+
+    def cause(self, written: object) -> ScaleFault:
+        """Return what is wrong with a text, by its form."""
+        if self.attribute.written:
+            return _OTHERWISE_WRITTEN
+        return _WITH_SIGNS if isinstance(written, str) and _SIGNED.fullmatch(written.strip(BLANKS)) else NOT_FINITE
 
     def grid_step(self, *, is_exact: bool) -> Decimal | None:
         """Return the resolution; None if a value may be missing, as each attribute then has other members."""
@@ -67,8 +87,10 @@ class NumericScale(AttributeScale, scale=Scale.NUMERIC):
 
     @property
     def json_type(self) -> Any:  # noqa: ANN401 - a type or a union of types
-        """A number; null and a text may be a missing value."""
-        return float | str | None if self.attribute.may_be_missing else float
+        """A number; null and a text may be a missing value, and a text a number in a declared form."""
+        if self.attribute.may_be_missing:
+            return float | str | None
+        return float | str if self.attribute.written else float
 
     @property
     def published_types(self) -> set[type]:
@@ -248,20 +270,55 @@ def replace_decimal_commas(cells: Sequence[str]) -> list[str]:
     return [cell.replace(",", ".") if "." not in cell else "." for cell in cells]
 
 
+_GAP = "[ \u00a0\u202f]"
+_SEPARATORS = {" ": _GAP, "'": "['’]"}
+
+
+class WrittenForm:
+    """Turns texts of numbers in a declared form into plain ones: with a point, without separators and symbol."""
+
+    def __init__(self, written: WrittenNumbers) -> None:
+        gap, decimal, symbol = f"{_GAP}?", re.escape(written.decimal), re.escape(written.symbol)
+        self._separator = re.compile(_SEPARATORS.get(written.thousands, re.escape(written.thousands or "\0")))
+        whole = rf"[0-9]{{1,3}}(?:{self._separator.pattern}[0-9]{{3}})+|[0-9]+"
+        around = (
+            (f"(?P<before>{symbol}{gap})?", f"(?P<after>{gap}{symbol})?") if symbol else ("(?P<before>)", "(?P<after>)")
+        )
+        number = rf"(?:(?P<whole>{whole})(?:{decimal}(?P<part>[0-9]+))?|{decimal}(?P<only>[0-9]+))"
+        self._form = re.compile(rf"(?P<sign>[+-]?){around[0]}(?P<late>[+-]?){number}{around[1]}")
+
+    def plain(self, text: str) -> str:
+        """Return a plain number; a text that is none, if the text has another form."""
+        found = self._form.fullmatch(text.strip(BLANKS))
+        if found is None or (found["sign"] and found["late"]) or (found["before"] and found["after"]):
+            return "."
+        whole = self._separator.sub("", found["whole"] or "0")
+        return f"{found['sign']}{found['late']}{whole}.{found['part'] or found['only'] or '0'}"
+
+
 class _NumericReader(ScaleReader):
     """Numbers. Where no value may be missing, the decoder of JSON has checked the types already."""
 
     has_numbers = True
 
+    def __init__(self, attribute: Attribute, missing_values: Iterable[str], *, has_commas: bool = False) -> None:
+        super().__init__(attribute, missing_values, has_commas=has_commas)
+        self._form = WrittenForm(attribute.written) if attribute.written else None
+
+    def _plain(self, cells: Sequence[str]) -> Sequence[str]:
+        if self._form is not None:
+            return [self._form.plain(cell) for cell in cells]
+        return replace_decimal_commas(cells) if self._has_commas else cells
+
     def read(self, values: Iterable[Any]) -> ScaleColumn:
-        if not self.attribute.may_be_missing:
+        if not self.attribute.may_be_missing and self._form is None:
             return ScaleColumn(self.drop_missing_numbers(np.fromiter(values, np.float64)))
         return super().read(values)
 
     def read_cells(self, cells: Sequence[str]) -> ScaleColumn:
         # The parser of numbers ignores blanks itself, and only a number can be mistaken for a value that is present.
         if not self.attribute.may_be_missing and self._missing_values == {""}:
-            return ScaleColumn(parse_numbers(replace_decimal_commas(cells) if self._has_commas else cells))
+            return ScaleColumn(parse_numbers(self._plain(cells)))
         return super().read_cells(cells)
 
     def read_timestamps(self, column: Sequence[int]) -> ScaleColumn:
@@ -269,16 +326,21 @@ class _NumericReader(ScaleReader):
 
     def read_value(self, value: Any) -> float:  # noqa: ANN401 - any JSON scalar
         is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
+        if self._form is not None and type(value) is str:
+            value, is_number = self._form.plain(value), True
         number = to_number(value) if is_number else None
         return float(self.drop_missing_numbers(np.array([INVALID if number is None else number]))[0])
 
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
-        if not set(map(type, column)) <= {float}:
+        if self._form is not None:
+            column = [parse_number(self._form.plain(value)) if type(value) is str else value for value in column]
+            column = [INVALID if value != value else value for value in column]  # noqa: PLR0124 - NaN alone differs
+        elif not set(map(type, column)) <= {float}:
             column = [value if type(value) is float else INVALID for value in column]
         return ScaleColumn(self.drop_missing_numbers(np.fromiter(column, np.float64, len(column))))
 
     def _parse_cells(self, cells: Sequence[str]) -> ScaleColumn:
-        numbers = parse_numbers(replace_decimal_commas(cells) if self._has_commas else cells)
+        numbers = parse_numbers(self._plain(cells))
         return ScaleColumn(self.drop_missing_numbers(np.where(np.isnan(numbers), INVALID, numbers)))
 
 

@@ -300,3 +300,14 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_remedy(tmp_path: Path, c
     done = init(tmp_path / "a.csv")
     assert (done.returncode, done.stdout) == (2, b"")
     assert f"a.csv{', ' if message.startswith('line') else ': '}{message}" in done.stderr.decode()
+
+
+def test_written_numbers_of_a_german_table_and_of_messages_get_their_keys(tmp_path: Path) -> None:
+    rows = [(f"p{i}", f"{1 + i % 9}.{i * 7 % 1000:03},{i % 100:02} €", f"{i % 100},5 %") for i in range(300)]
+    table, messages = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    table.write_text("\n".join(["id;cost;rate", *(";".join(row) for row in rows)]), encoding="utf-8")
+    messages.write_text("\n".join(json.dumps(dict(zip(("id", "cost", "rate"), row, strict=True))) for row in rows))
+    for path in (table, messages):
+        document = drafted(path, "id")
+        assert said(document, "thousands", "symbol") == {"id": [None] * 2, "cost": [".", "€"], "rate": [None, "%"]}
+        assert document["csv"]["decimal"] == ","

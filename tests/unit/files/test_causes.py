@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 from shoal.audit import verify
+from shoal.errors import InputError
 from shoal.files import files as files_module
+from shoal.files import run_sample
+from shoal.formats import values as values_module
 from shoal.policy import Policy
 from support.commands import Ended, run_command
 
@@ -118,38 +121,49 @@ def test_row_names_of_r_are_named(tmp_path: Path) -> None:
     assert OUT in pipe(tmp_path, "new.csv").stderr.decode()
 
 
-def mended_json(text: str) -> str:
-    """What jq makes of these files: one object on each line."""
-    objects, rest, decoder = [], text.strip().lstrip("["), json.JSONDecoder()
-    while rest.strip(", \n]"):
-        value, end = decoder.raw_decode(rest.lstrip(", \n"))
-        objects.append(json.dumps(value))
-        rest = rest.lstrip(", \n")[end:]
-    return "\n".join(objects)
-
-
-JSON_CAUSES = {
-    "array on one line": (json.dumps(PEOPLE), "a JSON array", "jq -c '.[]' FILE"),
-    "array on several lines": (json.dumps(PEOPLE, indent=2), "a JSON array", "jq -c '.[]' FILE"),
-    "array of lines": ("[\n" + ",\n".join(RECORDS) + "\n]\n", "a JSON array", "jq -c '.[]' FILE"),
-    "array that begins with a record": ("[" + ",\n".join(RECORDS) + "]\n", "a JSON array", "jq -c '.[]' FILE"),
-    "objects on several lines": (
-        "\n".join(json.dumps(one, indent=2) for one in PEOPLE),
-        "a part of a JSON object that stands on several lines",
-        "jq -c . FILE",
-    ),
+LAYOUTS = {
+    "array on one line": json.dumps(PEOPLE),
+    "array on several lines": "\ufeff\n" + json.dumps(PEOPLE, indent=2).replace("\n", "\r\n"),
+    "array of lines": "[\n" + ",\n".join(RECORDS) + "\n]\n",
+    "array that begins with a record": "[" + ",\n".join(RECORDS) + "]\n",
+    "objects on several lines": "\n".join(json.dumps(one, indent=2) for one in PEOPLE),
+    "objects on several lines, one after the other": "".join(json.dumps(one, indent=2) for one in PEOPLE),
 }
 
 
 @pytest.mark.parametrize("command", ["pipe", "batch"])
-@pytest.mark.parametrize(("text", "cause", "remedy"), JSON_CAUSES.values(), ids=JSON_CAUSES)
-def test_json_in_another_layout_is_named(tmp_path: Path, text: str, cause: str, remedy: str, command: str) -> None:
-    write(tmp_path, text, "in.jsonl")
-    message = refused(run_command(command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", folder=tmp_path))
-    assert cause in message
-    assert remedy in message
-    write(tmp_path, mended_json(text), "new.jsonl")
-    assert OUT in pipe(tmp_path, "new.jsonl").stderr.decode()
+@pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS)
+def test_json_in_another_layout_is_read_and_judged(tmp_path: Path, text: str, command: str) -> None:
+    write(tmp_path, text, "in.json")
+    beside = ["-o", "out.jsonl", "--evidence", "e.jsonl", "--summary", "s.json"]
+    assert OUT in run_command(command, "policy.yaml", "-i", "in.json", *beside, folder=tmp_path).stderr.decode()
+    policy, paths = Policy.load(tmp_path / "policy.yaml"), ["in.json", "out.jsonl", "e.jsonl", "s.json"]
+    verdict = verify(policy, *(tmp_path / path for path in paths), table=command == "batch" or None)
+    assert verdict.exit_code == 0, verdict.text()
+    assert verdict.counts["records"] == 12
+
+
+@pytest.mark.parametrize("text", ["[1, {}", "[{}, ]", "{\n", "[{]", '[{"a": "x\ny"}]', "[\xff]", "[01]", "[" * 10_000])
+def test_json_in_another_layout_that_is_broken_is_refused_as_a_whole(tmp_path: Path, text: str) -> None:
+    write(tmp_path, text.encode("latin-1"), "in.json")
+    assert "not JSON (RFC 8259) in UTF-8, in an array or in objects on several lines" in refused(
+        pipe(tmp_path, "in.json")
+    )
+
+
+def test_json_in_another_layout_is_read_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values_module, "MAX_VALUES_BYTES", 500)
+    write(tmp_path, json.dumps(PEOPLE), "in.json")
+    with pytest.raises(InputError, match=re.escape("jq -c '.[]' FILE > NEW.jsonl")):
+        run_sample(Policy.load(tmp_path / "policy.yaml"), str(tmp_path / "in.json"), None, 100)
+
+
+def test_lines_after_an_array_are_lines(tmp_path: Path) -> None:
+    write(tmp_path, "\n".join(["[1]", *RECORDS]), "in.json")
+    ended = run_command("pipe", "policy.yaml", "-i", "in.json", "-o", "out.jsonl", folder=tmp_path)
+    assert "13 in, 12 out, 0 suppressed, 1 refused (1 of 13 invalid: a JSON array" in ended.stderr.decode()
+    policy = Policy.load(tmp_path / "policy.yaml")
+    assert verify(policy, tmp_path / "in.json", tmp_path / "out.jsonl").counts["records"] == 13
 
 
 @pytest.mark.parametrize(
@@ -194,7 +208,7 @@ def test_an_undeclared_field_is_named_if_k_records_have_it(tmp_path: Path) -> No
 
 
 def test_a_sample_of_a_table_without_a_usable_record_tells_why(tmp_path: Path) -> None:
-    write(tmp_path, json.dumps(PEOPLE), "in.jsonl")
+    write(tmp_path, json.dumps([PEOPLE]), "in.jsonl")
     policy = {name: part for name, part in POLICY.items() if name != "stream"}
     (tmp_path / "policy.yaml").write_text(json.dumps(policy))
     message = refused(run_command("check", "policy.yaml", "-i", "in.jsonl", folder=tmp_path))

@@ -232,3 +232,55 @@ def test_no_output_lies_where_the_next_run_reads_records(
     said = f"parts/new.csv: the next run would read it as records of {source}; give another folder"
     assert said in ended.stderr.decode()
     assert sorted(one.name for one in parts.iterdir()) == ["a.csv"]
+
+
+NUMBERS: list[tuple[dict[str, Any], list[Any], str]] = [
+    ({"thousands": ".", "symbol": "€"}, ["1.234.567,50 €", "€ 1234567,5", "€1.234.567,50"], "1234567.5"),
+    ({"thousands": " "}, ["-12 345,5", "-12\u00a0345,5", "-12\u202f345,5", "-12345,50"], "-12345.5"),
+    ({"thousands": "'", "symbol": "CHF"}, ["CHF 1'234", "1’234 CHF", "+1234"], "1234.0"),
+    ({"symbol": "%", "integer": True}, ["12 %", "12%", "12", "12,0\u00a0%"], "12.0"),
+    ({"symbol": "$", "resolution": 0.1}, ["-$,50", "$-0,5"], "-0.5"),
+    ({"symbol": "€", "missing": "group"}, ["99 €", "99"], ""),
+]
+
+
+@pytest.mark.parametrize(("command", "form"), WAYS)
+def test_written_numbers_are_published_plainly_and_judged(tmp_path: Path, command: str, form: str) -> None:
+    attributes = [QUASI | {"bounds": [-1e7, 1e7], "resolution": 0.5} | keys for keys, _, _ in NUMBERS]
+    comma = {"delimiter": ";", "decimal": ",", "output": {"decimal": "."}}
+    policy = load(tmp_path, attributes, csv=comma, missing_values=["", "99"])
+    found = published(tmp_path, command, form, [values for _, values, _ in NUMBERS], policy)
+    assert found == [[expected] for _, _, expected in NUMBERS]
+
+
+def test_judge_and_engine_read_the_same_texts_as_written_numbers(tmp_path: Path) -> None:
+    refused = ["1.23", "1.2345", "12.34.567", ".123", "1.234.", "1,", "€5€", "--5", "-€-5", "5 €", "1e5", "1 234", "€"]
+    refused += ["1.234,5.6", "$5", "٣", "9" * 400, "1,234.50"]
+    written = {"bounds": [0, 9], "thousands": ".", "symbol": "€"}
+    policy, attribute = only(tmp_path, QUASI | written, csv={"delimiter": ";", "decimal": ","})
+    for form in ("csv", "jsonl"):
+        judged = value_reader(attribute, form, POINT, ("",), None)
+        for text in refused:
+            is_valid = text == "5 €"
+            assert (judged(text) is not None) == is_valid, text
+            cause = "" if is_valid else "not a number in the form of thousands and symbol"
+            assert describe_cell(policy, attribute, text, has_commas=True) == cause
+    _, plain = only(tmp_path, QUASI | {"bounds": [0, 9]})
+    assert "with separators of thousands, a sign such as % or €" in describe_cell(policy, plain, "1.234,50 €")
+
+
+@pytest.mark.parametrize(
+    ("keys", "more", "fault"),
+    [
+        ({"thousands": "."}, {}, "is also the decimal sign; set csv: {decimal: ','}"),
+        ({"thousands": ","}, {"csv": {"delimiter": ";", "decimal": ","}}, "set csv: {decimal: '.'}"),
+        ({"symbol": "4"}, {}, "must have no digits, blanks at its ends"),
+        ({"symbol": "€", "scale": "nominal"}, {}, "only for scale numeric"),
+    ],
+)
+def test_written_numbers_that_mean_two_things_are_refused(
+    tmp_path: Path, keys: dict[str, Any], more: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(PolicyError) as caught:
+        load(tmp_path, [QUASI | keys], **more)
+    assert fault in str(caught.value)
