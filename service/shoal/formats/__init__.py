@@ -15,6 +15,7 @@ from shoal.formats.faults import (
     Reason,
     RecordFault,
     RefusalCounter,
+    fault_label,
     is_notable,
     is_representative,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "ReferenceBins",
     "RefusalCounter",
     "StoppedReading",
+    "fault_label",
     "fixed_texts",
     "format_named",
     "format_of_suffix",

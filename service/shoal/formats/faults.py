@@ -5,6 +5,7 @@ No reason, fault or count contains a value of a record.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
@@ -32,6 +33,8 @@ class DropReason(StrEnum):
 
 DELETED_FIELD = "__deleted"
 """Debezium adds this field to rows that its transformation unwraps with the delete handling ``rewrite``."""
+
+_NO_WORD = re.compile("[^a-z0-9]+")
 
 _ABSENT = (
     "fill the values in, remove the records, or give the field another role: confidential and other publish it as it "
@@ -171,6 +174,7 @@ class FaultReason(StrEnum):
         "longer than kafka.max_record_bytes, which is 900,000 by default",
         "raise kafka.max_record_bytes in the policy, or shorten the records",
     )
+    DATED_AHEAD = "dated more than an hour ahead", "correct the clock of the producer; send the records again"
     UNKNOWN = "the record does not fit the policy"
     ENVELOPE = (
         "the key, a header or the timestamp does not fit the policy",
@@ -197,6 +201,14 @@ class FaultReason(StrEnum):
     IN_CLOUDEVENT = "inside an event in JSON format; set unwrap: cloudevents"
     DELETE = "a delete; set deletes: drop to leave such messages out"
     TOMBSTONE = "no value; set tombstones: drop to leave such messages out"
+
+
+def fault_label(reason: str) -> str:
+    """Return a short name for what is wrong with a record, for a metric. Guarantee: it is one of a fixed set."""
+    try:
+        return FaultReason(reason).name.lower()
+    except ValueError:
+        return _NO_WORD.sub("_", reason.lower()) if reason in remedies() else "other"
 
 
 class RecordFault(NamedTuple):

@@ -22,9 +22,11 @@ from aiokafka import TopicPartition
 from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError, InputError
 from shoal.formats import Block, DropReason, Envelope, FaultReason, MessageDecoder, Reason, RecordFault, message_format
+from shoal.kafka.broker_time import MAX_AHEAD_MS, ClockCheck, NoBrokerTimeError
 from shoal.kafka.metadata import CommittedState, span_limit
 from shoal.kafka.offsets import OffsetState, OffsetTracker, contradicted
 from shoal.kafka.transactions import PartitionCounts, RecordCollector, TaskContext, TransactionSink
+from shoal.kafka.waits import LONG_S, WaitReason
 from shoal.kernels.jit import INTERPRETED_HELD, is_compiled, is_preparing
 from shoal.observability import logger
 from shoal.policy import Policy
@@ -37,9 +39,6 @@ from shoal.streams import (
     PartitionPipeline,
     release_strategy,
 )
-
-MAX_AHEAD_MS = 3_600_000
-"""A record with a timestamp further ahead of the wall clock is invalid: it would expire all records that wait."""
 
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as rejected without the field at fault, so that they cost no time."""
@@ -59,7 +58,7 @@ LAG_S = 2.0
 
 TOLD_EVERY_MS = 10_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
 
-DATED_AHEAD = RecordFault("dated more than an hour ahead")
+DATED_AHEAD = RecordFault(FaultReason.DATED_AHEAD)
 NO_VALUE = RecordFault(FaultReason.TOMBSTONE)
 REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
 
@@ -125,6 +124,8 @@ class PartitionTask:
         self._reader = PartitionReader(tp, context, self._pipeline, state, counts)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
+        self._clock = ClockCheck(self._ask_broker, context.monotonic_clock)
+        self._deferred: Sequence[Message] = ()  # messages that were delivered and wait for the clock
         self._is_closed = self._is_leaving = self._has_unconfirmed_rejection = False
         self.is_drained = False
         """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
@@ -161,9 +162,30 @@ class PartitionTask:
         return None if oldest is None else self._context.monotonic_clock() - oldest.read_ms / 1000
 
     @property
+    def wait_reason(self) -> WaitReason | None:
+        """Why records wait for longer than they should; None if none does."""
+        if self._deferred:
+            return WaitReason.CLOCK if self._clock.behind_ms else WaitReason.BROKER_TIME
+        if self._waits_for_compiler:
+            return WaitReason.KERNELS
+        max_delay_s = self._context.policy.require_stream().max_delay_s
+        if (self.oldest_held_s or 0.0) < (max_delay_s or 0.0) + LONG_S:
+            return None
+        if self._collector.is_full:
+            return WaitReason.OUTPUT
+        if max_delay_s is None:
+            return WaitReason.DELTA
+        return WaitReason.UNREAD if self._pipeline.has_min_population else WaitReason.MIN_POPULATION
+
+    @property
+    def clock_behind_s(self) -> int:
+        """How far the clock of this machine is behind the broker's while records wait for it (s); else 0."""
+        return round((self._clock.behind_ms or 0) / 1000)
+
+    @property
     def is_full(self) -> bool:
         """Whether reading should pause until a transaction ends; never if it must read on to be able to commit."""
-        return self._collector.is_full and (self._collector.is_busy or self._can_commit)
+        return bool(self._deferred) or (self._collector.is_full and (self._collector.is_busy or self._can_commit))
 
     @property
     def next_commit(self) -> tuple[float, asyncio.Task[None] | None]:
@@ -182,27 +204,35 @@ class PartitionTask:
         async with self._lock:
             if self._is_closed or self.is_drained:
                 return
-            new, start, began_s = self._reader.new_messages(messages), 0, self._context.monotonic_clock()
-            while start < len(new) and not (self.has_stopped or self._is_leaving):
-                if not is_compiled() and self._context.monotonic_clock() - began_s > LAG_S:
-                    _say_that_worker_lags()
-                if self._waits_for_compiler:
-                    await asyncio.sleep(POLL_S)
-                    if self._commit_wait_s == 0:
-                        await self._commit()
-                else:
-                    start += await self._process_slice(new[start:])
+            await self._process([*self._deferred, *self._reader.new_messages(messages)] if self._deferred else messages)
+
+    async def _process(self, messages: Sequence[Message]) -> None:
+        new, start, began_s = self._reader.new_messages(messages), 0, self._context.monotonic_clock()
+        self._deferred = ()
+        while start < len(new) and not (self.has_stopped or self._is_leaving):
+            if not is_compiled() and self._context.monotonic_clock() - began_s > LAG_S:
+                _say_that_worker_lags()
+            if self._waits_for_compiler:
+                await asyncio.sleep(POLL_S)
+                if self._commit_wait_s == 0:
+                    await self._commit()
+            elif (taken := await self._process_slice(new[start:])) is None:
+                self._deferred = new[start:]
+                return
+            else:
+                start += taken
 
     @property
     def _waits_for_compiler(self) -> bool:
         """Whether decisions on the held records would take long as plain Python, and will soon take little time."""
         return is_preparing() and self._pipeline.waiting_count > INTERPRETED_HELD
 
-    async def _process_slice(self, messages: Sequence[Message]) -> int:
-        """Process the first block of these messages; return how many messages were taken."""
+    async def _process_slice(self, messages: Sequence[Message]) -> int | None:
+        """Process the first block of these messages; return how many were taken; None: the first waits for a clock."""
         now_ms = round(self._context.wall_clock() * 1000)
         held = self._pipeline.waiting_count
-        messages = messages[: block_length(messages, now_ms, held, hands_over=self._hand_over is not None)]
+        is_ahead = is_any_ahead(messages[:LARGE_BLOCK_RECORDS], now_ms)
+        messages = messages[: block_length(held, is_small=is_ahead or self._hand_over is not None)]
         if self.tracker.flush_at_offset is not None:
             first_unread_offset = self.tracker.next_offset
             new = (i for i, message in enumerate(messages) if message.offset >= first_unread_offset)
@@ -212,11 +242,32 @@ class PartitionTask:
                 await self._flush_committed()
                 return 0
             messages = messages[:restored_count]
+        if is_ahead and not (messages := await self._takeable(messages, now_ms)):
+            return None
         push = self._decode(messages, now_ms)
         if push is not None:
             await self._hand_over_and_apply(await run_kernels(push))
         self._note_read()
         return len(messages)
+
+    async def _takeable(self, messages: Sequence[Message], now_ms: int) -> Sequence[Message]:
+        """Return the messages before the first that must not be refused now."""
+        first_unread_offset = self.tracker.next_offset
+        if messages[0].offset < first_unread_offset:
+            return [message for message in messages if message.offset < first_unread_offset]
+        if not is_any_ahead(messages, now_ms):
+            return messages
+        return messages[: await self._clock.first_that_waits(messages, now_ms)]
+
+    async def _ask_broker(self) -> int | None:
+        """Return what time it is for the broker (ms), after a commit that tells it; None without an answer."""
+        if not self._sink.tells_time:
+            raise NoBrokerTimeError
+        self._suppress_compacted(self.tracker.next_offset)
+        if not self._can_commit:
+            return None
+        await self._commit()
+        return await self._sink.broker_time_ms()
 
     def _decode(self, messages: Sequence[Message], now_ms: int) -> Callable[[], BlockDecisions] | None:
         """Decode a block; return what decides on its records, or None without records. The caller applies decisions."""
@@ -342,7 +393,9 @@ class PartitionTask:
         async with self._lock:
             if self._is_closed:
                 return
-            if delivered_up_to is not None and not self.is_drained:
+            if self._deferred:
+                await self._process(self._deferred)
+            if delivered_up_to is not None and not (self.is_drained or self._deferred):
                 self._advance_position(delivered_up_to)
             self._collector.check()
             at_end = log_end is not None and 0 <= log_end <= self.position
@@ -464,15 +517,19 @@ def _say_that_worker_lags() -> None:
     log.info("records arrive faster than they are processed, until the faster form of the kernels is in use")
 
 
-def block_length(messages: Sequence[Message], now_ms: int, held: int, *, hands_over: bool) -> int:
-    """Return how many messages, from the first on, become one block that is read at this time (ms).
+def is_any_ahead(messages: Sequence[Message], now_ms: int) -> bool:
+    """Return whether one of these messages is dated too far ahead of a time (ms)."""
+    return max(map(_timestamp, messages)) > now_ms + MAX_AHEAD_MS
+
+
+def block_length(held: int, *, is_small: bool) -> int:
+    """Return how many messages become one block.
 
     If a commit may come between reading a block and deciding on it, all offsets of the block are incomplete in it.
     """
     if not is_compiled():
         return min(INTERPRETED_BLOCK_RECORDS, math.ceil(INTERPRETED_BLOCK_S / INTERPRETED_S / (held + 1)))
-    latest = max(map(_timestamp, messages[:LARGE_BLOCK_RECORDS]))
-    return BLOCK_RECORDS if hands_over or latest > now_ms + MAX_AHEAD_MS else LARGE_BLOCK_RECORDS
+    return BLOCK_RECORDS if is_small else LARGE_BLOCK_RECORDS
 
 
 class PartitionReader:
@@ -543,7 +600,6 @@ class PartitionReader:
         new = (rejection for rejection in classified.rejections if rejection.offset >= counted_until)
         self._count_ahead(sum(rejection.is_future for rejection in new), now_ms)
         self._metrics.records.labels("in", "", *self._labels).inc(classified.count_new(counted_until))
-        self._metrics.tell_refusals(log)
         self._counts.read_until = max(counted_until, self.position)
         return block, classified
 
@@ -559,14 +615,14 @@ class PartitionReader:
         for index, reason in block.rejected:
             is_new = messages[index].offset >= self._counts.read_until
             if is_new and reason is not Reason.SUPPRESSED and classified.is_uncompleted[index]:
-                self._metrics.refusals.add(reason.value, _find_faults(self._decoder, messages[index]))
+                self._metrics.count_refused(reason.value, _find_faults(self._decoder, messages[index]))
 
     def _count_ahead(self, count: int, now_ms: int) -> None:
         """Count records that are rejected for their timestamps; the log says it at most every `TOLD_EVERY_MS`."""
         if not count:
             return
         self._metrics.dated_ahead.labels(*self._labels).inc(count)
-        self._metrics.refusals.add(Reason.INVALID.value, [DATED_AHEAD], count)
+        self._metrics.count_refused(Reason.INVALID.value, [DATED_AHEAD], count)
         self._untold_ahead_count += count
         if not 0 <= now_ms - self._told_ahead_ms < TOLD_EVERY_MS:
             log.warning(REJECTED_AS_AHEAD, partition=self._name, count=self._untold_ahead_count)

@@ -52,11 +52,13 @@ from shoal.kafka.transactions import (
     TaskContext,
     TransactionalProducer,
 )
+from shoal.kafka.waits import WaitReport
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.secret_files import OPEN_TO_OTHERS
 
 MAX_CONCURRENT_OPENS = 8
+WAITS_S = 1.0  # time between two looks why records wait (s)
 
 log = logger("kafka")
 
@@ -257,10 +259,23 @@ class TaskManager:
             partial(ask_any_broker, admin_client, str(settings.group)),
             settings.patience_s if context.start.drain else math.inf,
         )
-        works = [liveness.check_broker(partial(self.ask_leaders, leaders), credentials)]
+        works = [liveness.check_broker(partial(self.ask_leaders, leaders), credentials), self._tell_waits()]
         if not context.start.drain:
             works.append(watch_topics(admin_client, list(self._settings_by_input), self.layout.partitions))
         await until_first(*works)
+
+    async def _tell_waits(self) -> None:
+        """Tell at intervals why records wait, and why records are refused."""
+        report = WaitReport(self._context.metrics, self._context.health)
+        try:
+            while True:
+                behind_s = max((task.clock_behind_s for _, task in self.items()), default=0)
+                reasons = {tp: reason for tp, task in self.items() if (reason := task.wait_reason) is not None}
+                report.update(reasons, behind_s)
+                self._context.metrics.tell_refusals(log, time.monotonic())
+                await asyncio.sleep(WAITS_S)
+        finally:
+            report.update({})
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
         """Update metrics and health of a partition; ``log_end`` is None if it is not known."""

@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 from aiokafka import TopicPartition
@@ -26,6 +26,7 @@ from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
 from shoal.formats import DropReason, MessageDecoder, Reason
 from shoal.kafka.aiokafka_compat import InvalidRecordError, append_values
+from shoal.kafka.broker_time import NoBrokerTimeError, transaction_start_ms
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import (
     CLIENT_ERRORS,
@@ -93,6 +94,8 @@ class TransactionalProducer:
     used again: the state of the partition is then unknown until the committed offset is read again.
     """
 
+    tells_time: ClassVar[bool] = True
+
     def __init__(
         self,
         policy: Policy,
@@ -114,6 +117,7 @@ class TransactionalProducer:
         self._named_input = {"topic": str(settings.input)} if has_several_inputs(settings) else {}
         self._producer = producer(settings, partition, layout.batch_bytes)
         self._has_failed = False
+        self._began_s = 0.0  # when the last transaction began (s, monotonic)
         self._next_offset: int | None = None
         """Offset in the output from which on all records are this producer's; one that is not shows a second writer."""
         self._check_first: Callable[[], Awaitable[None]] | None = None
@@ -201,8 +205,14 @@ class TransactionalProducer:
             raise broker_error(error, self._settings, "WRITE") from None
         self._has_failed = False
 
+    async def broker_time_ms(self) -> int | None:
+        """Return what time it is for the coordinator (ms), None without an answer; call it after a transaction."""
+        start_ms = await transaction_start_ms(self._producer, transactional_id(self._settings, self._partition))
+        return None if start_ms is None else start_ms + round((time.monotonic() - self._began_s) * 1000)
+
     async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
         await self._producer.begin_transaction()
+        self._began_s = time.monotonic()
         messages = list(self._messages(batch))
         # Concurrently: aiokafka then adds all topics to the transaction with one request.
         sent = await asyncio.gather(*(self._send(topic, values, timestamp) for topic, values in messages))
@@ -477,6 +487,13 @@ class TransactionSink(Protocol):
     def output_rows_of(self, batch: TransactionBatch) -> OutputRows | None:  # noqa: ARG002 - for sinks with an output
         """Return where the rows of a batch will be in the output if it is sent next; None if that is not known."""
         return None
+
+    tells_time: ClassVar[bool] = False
+    """Whether a broker may tell its time."""
+
+    async def broker_time_ms(self) -> int | None:
+        """Return what time it is for the broker (ms) after a transaction; raises `NoBrokerTimeError` if it has none."""
+        raise NoBrokerTimeError
 
     async def close(self) -> None:
         """Close the producer of the partition."""

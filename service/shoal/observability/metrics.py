@@ -29,7 +29,16 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.formats import NOT_REPRESENTATIVE, DropReason, Reason, RefusalCounter, is_notable, is_representative
+from shoal.formats import (
+    NOT_REPRESENTATIVE,
+    DropReason,
+    Reason,
+    RecordFault,
+    RefusalCounter,
+    fault_label,
+    is_notable,
+    is_representative,
+)
 from shoal.observability.certificates import CertificateExpiry
 from shoal.observability.logs import escape_control_characters
 from shoal.policy import Policy
@@ -81,6 +90,9 @@ class Health:
     unassigned: bool = False
     """The group assigned no partition to this worker, as where there are more workers than partitions."""
 
+    waits: Sequence[str] = ()
+    """Why it takes no records of some of its partitions."""
+
     @property
     def ready(self) -> bool:
         """Whether the worker can read and release records now."""
@@ -109,11 +121,13 @@ class Health:
             "not a member of the group yet": not self.joined,
             "partitions are being restored": bool(self.restoring),
         }
-        return [reason for reason, holds in facts.items() if holds]
+        return [*(reason for reason, holds in facts.items() if holds), *(f"records wait: {one}" for one in self.waits)]
 
 
-FIRST_TOLD = 10
-"""Refused messages from which on a service logs what is wrong with them, not only at its end."""
+TOLD_EVERY_S, TOLD_AT_ONCE = 60.0, 10
+"""Time between two lines of the log about one kind of refused messages (s); so many of them are told at once."""
+STEP_REFUSED = 20
+"""Least number of refused messages between two changes of the metric about them."""
 
 
 class Metrics:
@@ -145,6 +159,9 @@ class Metrics:
         self.dated_ahead = counter(
             "shoal_records_dated_ahead_total", "Records quarantined as dated more than an hour ahead of the clock", tp
         )
+        self.refused = counter(
+            "shoal_records_refused_total", "Refused records by field and reason; stepped", ("attribute", "reason")
+        )
         self.output_lost = counter(
             "shoal_published_offsets_lost_total",
             "Offsets of the output that brokers had acknowledged and have lost",
@@ -152,6 +169,7 @@ class Metrics:
         )
         self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", tp)
         self.opening = gauge("shoal_partitions_opening", "Assigned partitions whose start has not succeeded yet")
+        self.waiting = gauge("shoal_partitions_waiting", "Open partitions whose records wait, by reason", ("reason",))
         self.unreachable = gauge("shoal_partitions_unreachable", "Open partitions whose leader does not answer")
         self.transactions = counter("shoal_transactions_total", "Transactions by outcome", ("outcome",))
         for outcome in ("committed", "aborted"):
@@ -174,7 +192,11 @@ class Metrics:
         self._unknown: Counts[tuple[str, str, int]] = Counts()
         self._weights: dict[tuple[str, int], float] = {}
         self.refusals = RefusalCounter()
-        """Refused messages by reason and field; they are logged now and then and at the end, and are no metric."""
+        """Refused messages by reason and field; they are logged at intervals and at the end."""
+        self._refused: Counts[tuple[str, str]] = Counts()
+        self._refused_count = 0
+        self._told, self._told_s = self.totals(), -math.inf
+        self._untold_since_s: float | None = None
         self.unknown_totals: Counts[str] = Counts()
         """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
         self.held_at_close = 0
@@ -195,15 +217,34 @@ class Metrics:
         self.registry.register(histogram)
         return histogram
 
-    _next_told = FIRST_TOLD
+    def count_refused(self, reason: str, faults: Sequence[RecordFault], count: int = 1) -> None:
+        """Count refused messages that have the same faults; the metric changes by steps of `STEP_REFUSED`."""
+        self.refusals.add(reason, faults, count)
+        for label in {(fault.field, fault_label(fault.reason)) for fault in faults} or {("", reason)}:
+            self._refused[label] += count
+        self._refused_count += count
+        if self._refused_count >= STEP_REFUSED:
+            for labels, added in self._refused.items():
+                self.refused.labels(*labels).inc(added)
+            self._refused.clear()
+            self._refused_count = 0
 
-    def tell_refusals(self, log: structlog.stdlib.BoundLogger) -> None:
-        """Log the kinds of refused messages if these are notable and ten times as many as when it was logged last."""
-        if self.refusals.total < self._next_told:
+    def tell_refusals(self, log: structlog.stdlib.BoundLogger, now_s: float) -> None:
+        """Log each kind of messages that were refused since it was logged last, if these are notable.
+
+        To be called at intervals, with a time (s, monotonic). The first are told at once if they are several, else
+        within `TOLD_EVERY_S`.
+        """
+        new_count = self.refusals.total - self._told["refused"]
+        if not new_count:
             return
-        self._next_told = 10 * self.refusals.total
-        totals = self.totals()
-        if is_notable(totals["in"], totals["released"], self.refusals.total):
+        self._untold_since_s = self._untold_since_s or now_s
+        is_due = new_count >= TOLD_AT_ONCE or now_s - self._untold_since_s >= TOLD_EVERY_S
+        if not is_due or now_s - self._told_s < TOLD_EVERY_S:
+            return
+        before, totals = self._told, self.totals()
+        self._told, self._told_s, self._untold_since_s = totals | Counts(refused=self.refusals.total), now_s, None
+        if is_notable(totals["in"] - before["in"], totals["released"] - before["released"], new_count):
             log_refusals(log, self.refusals, totals["in"])
 
     def set_policy(self, policy: Policy) -> None:

@@ -593,8 +593,17 @@ async def test_a_worker_logs_what_is_wrong_with_refused_messages_and_what_helps_
     ]
     with capture_logs() as lines:
         await task.process(messages[:9])
+        metrics.tell_refusals(logger("test"), 100.0)
         assert lines == []
-        await task.process(messages[:100])
+        await task.process(messages[:90])
+        for now_s in (101.0, 102.0):
+            metrics.tell_refusals(logger("test"), now_s)
+            assert len(lines) == 2
+        await task.process(messages)
+        metrics.tell_refusals(logger("test"), 160.9)
+        assert len(lines) == 2
+        metrics.tell_refusals(logger("test"), 161.0)
+        metrics.tell_refusals(logger("test"), 222.0)
         log_totals(logger("test"), metrics)
     told = [(line["refused"], line.get("remedy", "")) for line in lines if line["event"] == "records refused"]
     kinds = [
@@ -603,9 +612,16 @@ async def test_a_worker_logs_what_is_wrong_with_refused_messages_and_what_helps_
         ("10 of 100 invalid: a field that the policy does not declare", "declare it, or set undeclared: drop"),
     ]
     assert [
-        (text, remedy[: len(start)]) for (text, remedy), (_, start) in zip(told, kinds * 2, strict=True)
+        (text, remedy[: len(start)]) for (text, remedy), (_, start) in zip(told[2:], kinds * 2, strict=True)
     ] == kinds * 2
     assert "canary" not in str(lines)
+    counted = {
+        (one.labels["attribute"], one.labels["reason"]): one.value
+        for family in metrics.refused.collect()
+        for one in family.samples
+        if one.name.endswith("_total")
+    }
+    assert counted == {("who", "no_key"): 65, ("who", "binary_key"): 25, ("", "undeclared"): 10}
     await task.close(commit=False)
 
 

@@ -10,7 +10,7 @@ import pytest
 from shoal.formats import JsonDecoder
 from shoal.kafka.metadata import CommittedState, encode, largest_span
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import block_length
+from shoal.kafka.task import block_length, is_any_ahead
 from shoal.observability import Metrics
 from support.making import SUBJECT, policy_of, quasi, unchanged_field
 from support.partition_tasks import START_MS, Message, RecordingSink, partition_task
@@ -77,18 +77,16 @@ def test_blocks_are_small_where_they_may_be_committed_before_they_are_decided_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: True)
-    log = [Message(offset, START_MS + HOUR_MS, b"") for offset in range(3000)]
-    assert block_length(log, START_MS, 0, hands_over=False) == 2048
-    assert block_length(log, START_MS, 0, hands_over=True) == 512
-    late = [*log[:2047], Message(2047, START_MS + HOUR_MS + 1, b"")]
-    assert block_length([*late, *log], START_MS, 0, hands_over=False) == 512
-    assert block_length([*log[:2048], *late], START_MS, 0, hands_over=False) == 2048
+    assert block_length(0, is_small=False) == 2048
+    assert block_length(0, is_small=True) == 512
+    log = [Message(offset, START_MS + HOUR_MS, b"") for offset in range(3)]
+    assert not is_any_ahead(log, START_MS)
+    assert is_any_ahead([*log, Message(3, START_MS + HOUR_MS + 1, b"")], START_MS)
 
 
 def test_interpreted_blocks_are_the_smaller_the_more_records_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.kafka.task.is_compiled", lambda: False)
-    log = [Message(offset, START_MS, b"") for offset in range(3000)]
-    lengths = [block_length(log, START_MS, held, hands_over=False) for held in (0, 100, 999, 1_000_000)]
+    lengths = [block_length(held, is_small=False) for held in (0, 100, 999, 1_000_000)]
     assert lengths == [100, 100, 25, 1]
 
 
