@@ -83,6 +83,9 @@ def test_risk_and_loss_at_a_weight(
     found = steered(values, 3, confidential, t, weight=weight)
     assert figures(values, confidential, found) == pytest.approx(expected, abs=1.01e-6)
     assert repeated(found) == clusters
+    aimed = {"target_t": t, "weight": weight}  # nothing is merged for t
+    labels = microaggregate(values, 3, "steered", parameters=aimed, confidential=confidential.bins)
+    assert labels.tolist() == found.labels.tolist()
 
 
 @pytest.mark.parametrize(("name", "t", "least"), [("PCD1000", 0.1, 160), ("PCD1000", 0.05, 99), ("MCD", 0.1, 203)])

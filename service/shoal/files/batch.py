@@ -42,6 +42,7 @@ NOT_JOINTLY_ANONYMOUS = (
     "record among fewer than k, mostly uniquely"
 )
 LOSES_MORE_THAN_MDAV = "approximate loses more than MDAV with the same refinement; auto loses less than both"
+NO_T = "t-closeness is not guaranteed: the clusters reached these earth mover's distances"
 ONE_CLUSTER = "ONE CLUSTER: all rows have the same quasi-identifiers, because "
 KEEP_ORDER_REFUSED = (
     "--keep-order: the policy does not allow it, because a row number then identifies the record of the row; remove "
@@ -179,6 +180,9 @@ def _release(
         log.warning(NOT_JOINTLY_ANONYMOUS, blocks=spec.blocks)
     if summary["gap"] is not None:
         log.info("loss is above the proven lower bound by at most", percent=round(100 * summary["gap"], 3))
+    if "target_t" in spec.parameters:
+        reached = {f"emd_{name}": round(value, 4) for name, value in summary["emd"].items()}
+        log.warning(NO_T, target_t=spec.parameters["target_t"], **reached)
     if summary["clusters"] == 1 and summary["released"] >= 2 * policy.k:
         log.warning(_one_cluster(policy))
     mdav = summary.get("mdav", {}).get("sse")

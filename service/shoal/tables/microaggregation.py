@@ -63,7 +63,7 @@ PARAMETER_RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "vmdav": {"gamma": (0, 1e9)},
     "genetic": {"macro": (2, 10**6), "steps": (1, 2), "generations": (0, 10**9)},
     "approximate": {"bins": (2, 10**6)},
-    "steered": {"weight": (0, 1e9)},
+    "steered": {"weight": (0, 1e9), "target_t": (1e-6, 1)},
 }
 """Smallest and largest value of each numeric parameter; the default is always valid."""
 
@@ -106,6 +106,27 @@ def check_parameters(name: str, given: Mapping[str, Parameter]) -> None:
         raise ParameterError(f"algorithm '{name}': " + "; ".join(filter(None, faults)))
 
 
+def check_t(name: str, given: Mapping[str, Parameter], t: float | None, attributes: int) -> None:
+    """Check that an algorithm for t-closeness has one t: that which is guaranteed, or that which `steered` aims at.
+
+    Raises
+    ------
+    ParameterError
+        If it has none or both, or if `steered` aims at one with another number of confidential ``attributes`` than one.
+    """
+    has_target = name == "steered" and "target_t" in given
+    if has_target and t is not None:
+        raise ParameterError(f"algorithm '{name}': target_t is for tables without privacy.t; remove one of the two")
+    if has_target and attributes != 1:
+        raise ParameterError(
+            f"algorithm '{name}': target_t steers by one confidential attribute, and there are {attributes}; with "
+            "privacy.l or privacy.max_value_share, protect: true marks one"
+        )
+    if name in T_CLOSE_ALGORITHMS and t is None and not has_target:
+        more = ", or --param target_t=T, which is not guaranteed" if name == "steered" else ""
+        raise ParameterError(f"algorithm '{name}': needs privacy.t{more}")
+
+
 def microaggregate(
     values: ArrayLike,
     k: int = 10,
@@ -133,7 +154,8 @@ def microaggregate(
         Smallest cluster, 2 <= k <= n.
     algorithm : str
         ``auto``, or a name of `shoal.tables.ALGORITHMS`. With t-closeness also ``strict`` or ``steered``:
-        they are run once per confidential attribute, and the partition that loses least is kept.
+        they are run once per confidential attribute, and the partition that loses least is kept. With the parameter
+        ``target_t``, ``steered`` needs no ``t``: its clusters aim at this distance, and none is guaranteed.
     refine : str, optional
         How the partition is changed to lose less: ``none``, ``descent``, ``anneal`` or ``exact``. The last needs the
         extra ``exact``, k of 2 or 3 and at most 6,000 records; with one attribute it needs none of these. By default
@@ -201,7 +223,11 @@ def microaggregate(
         constraints = replace(
             constraints,
             confidential=confidential_attributes(
-                confidential, len(table), reference, constraints.subjects, has_bins=t is not None
+                confidential,
+                len(table),
+                reference,
+                constraints.subjects,
+                has_bins=t is not None or algorithm in T_CLOSE_ALGORITHMS,
             ),
             t=t,
             l=parse_diversity(l),
@@ -240,9 +266,8 @@ def refined(
     is_refined, refining = refine != "none", constraints
     if algorithm == AUTO and not parameters:
         partitions = _candidate_partitions(table, k, constraints, is_refined=is_refined)
-    elif algorithm in T_CLOSE_ALGORITHMS and constraints.t is None:
-        raise ParameterError(f"algorithm '{algorithm}': needs privacy.t")
     else:
+        check_t(algorithm, parameters or {}, constraints.t, len(constraints.confidential))
         check_parameters(algorithm, parameters or {})
         chosen = _algorithm(algorithm)
         seeded = {"seed": seed} if "seed" in inspect.signature(chosen).parameters else {}

@@ -37,13 +37,20 @@ def fewest_buckets(n: int, k: int, t: float) -> int:
 
 
 def steered(
-    values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t: float, *, weight: float = math.inf
+    values: Float64Matrix,
+    k: int,
+    confidential: ConfidentialAttribute,
+    t: float | None,
+    *,
+    weight: float = math.inf,
+    target_t: float = 0.0,
 ) -> TClosePartition:
     """Partition by MDAV on the values and an artificial attribute that separates the records of one bucket.
 
     ``weight`` (ω_c) is that of the artificial attribute, in ranges of the widest attribute. By default it is a little
     more than (|B1| - 1) sqrt(d): every cluster then takes one record of each bucket, if the number of buckets divides
-    n. The result need not be t-close: a smaller weight loses less and leaves clusters farther from the table.
+    n. The result need not be t-close: a smaller weight loses less and leaves clusters farther from the table. Where
+    nothing must be t-close (``t`` is None), ``target_t`` takes its place: it sets the number of buckets.
 
     The records are sorted by their confidential value, ties by their order, and cut into b buckets, larger ones first.
     Each record passes its value of the artificial attribute on to the nearest record of the next bucket that has none.
@@ -56,7 +63,7 @@ def steered(
     .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of
        Data Sets and Data Streams", ICDM Workshops 2017, Algorithm 1. doi:10.1109/ICDMW.2017.141
     """
-    b = fewest_buckets(len(values), k, t)
+    b = fewest_buckets(len(values), k, target_t if t is None else t)
     order = np.argsort(confidential.bins, kind="stable")
     parts = np.array_split(order, b)
     listed, bounds, buckets = _listed(parts, len(values))

@@ -48,11 +48,11 @@ from shoal.tables.exact import check_exact
 from shoal.tables.hilbert import ONE_ATTRIBUTE
 from shoal.tables.literature.approximate import dependency_tree, discretized
 from shoal.tables.measures import confidential_loss, distinct_categories, linkage_share
-from shoal.tables.microaggregation import T_CLOSE_ALGORITHMS, check_parameters, parameters_of, refined
+from shoal.tables.microaggregation import T_CLOSE_ALGORITHMS, check_parameters, check_t, parameters_of, refined
 from shoal.tables.parts import MAX_CODES, has_many_codes, split_by_codes
 from shoal.tables.refinement import BudgetUsed
 
-BLOCKS_REFUSED = "--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks"
+BLOCKS_REFUSED = "--param blocks: cannot be combined with privacy.l, t or max_value_share, or steered; remove blocks"
 REFINING_REFUSED = "--refine: cannot follow algorithm approximate on a table with categories; remove it"
 
 
@@ -320,10 +320,9 @@ def check_algorithm(policy: Policy, spec: AlgorithmSpec) -> None:
     """Raise ConfigError or ParameterError if the policy alone shows that a table cannot be partitioned so."""
     d = len(policy.quasi_identifiers)
     width = d if policy.dependence == 1 else min(spec.blocks or d, d)
-    if width < d and policy.protects_values:
+    if width < d and (policy.protects_values or spec.algorithm in T_CLOSE_ALGORITHMS):
         raise ConfigError(BLOCKS_REFUSED)
-    if spec.algorithm in T_CLOSE_ALGORITHMS and policy.t is None:
-        raise ParameterError(f"algorithm '{spec.algorithm}': needs privacy.t")
+    check_t(spec.algorithm, spec.parameters, policy.t, len(policy.protected or policy.confidential))
     if spec.algorithm == "optimal" and width > 1:
         raise ParameterError(ONE_ATTRIBUTE)
     has_categories = any(SCALES[attribute.scale].is_coded for attribute in policy.quasi_identifiers)
@@ -384,7 +383,7 @@ class TableData:
         compared, algorithm, parameters = embedding, spec.algorithm, spec.parameters
         if algorithm == "approximate" and len(embedding.code_distances):
             compared, algorithm, parameters = embedding.select(self._key_attributes(spec, columns)), "mdav", {}
-        constraints = self._constraints()
+        constraints = self._constraints(spec.algorithm)
         codes = compared.codes(self.values)
         has_rare = spec.refine != "exact" and has_many_codes(codes)  # these have no coordinates
         parts = self._parts(compared, codes, constraints) if has_rare else [np.arange(len(self.values))]
@@ -470,11 +469,15 @@ class TableData:
         beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])
         return np.column_stack([coordinates, beta * np.nan_to_num(self.scores[records], nan=0.0)])
 
-    def _constraints(self) -> ClusterConstraints:
+    def _constraints(self, algorithm: str) -> ClusterConstraints:
+        confidential = self.protected
+        if algorithm in T_CLOSE_ALGORITHMS and self.policy.t is None:
+            (bins,) = self.confidential.values()  # the one attribute that is steered by
+            confidential = (bins._replace(values=self.protected[0].codes if self.protected else None),)
         return ClusterConstraints(
             None if self.has_one_record_each else self.subjects,
             self.policy.max_share,
-            self.protected,
+            confidential,
             self.policy.t,
             l=l_diversity_of(self.policy),
             max_value_share=self.policy.max_value_share,

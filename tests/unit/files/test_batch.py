@@ -142,6 +142,25 @@ def test_a_release_of_one_cluster_is_reported(tmp_path: Path, capsys: pytest.Cap
     assert "ONE CLUSTER" not in capsys.readouterr().err
 
 
+def test_steered_without_t_publishes_at_its_weight_and_says_which_distance_it_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = write(tmp_path / "in.csv", records(90, people=60)), tmp_path / "out.csv"
+    steered = ["--algorithm", "steered", "--param", "target_t=0.2"]
+    assert "there are 2; with privacy.l" in refusal(capsys, policy_of(tmp_path), source, *steered, target="no.csv")
+    alone = ATTRIBUTES | {"note": ATTRIBUTES["ward"]}
+    marked = ATTRIBUTES | {"wage": ATTRIBUTES["wage"] | {"protect": True}}
+    for attributes, privacy in ((alone, {"k": 3}), (marked, {"k": 3, "l": 2})):
+        policy, reached = policy_of(tmp_path, attributes, privacy=privacy), []
+        for weight in (0, 1000):
+            result, _ = batch(policy, source, target, *steered, "--param", f"weight={weight}")
+            reached.append(result["emd_of"]["wage"])
+            assert result["clusters"] > 9
+            assert "t-closeness is not guaranteed" in (said := capsys.readouterr().err)
+            assert f"emd_max={round(reached[-1]['max'], 4)}" in said
+        assert reached[1]["mean"] < reached[0]["mean"]
+
+
 def test_blocks_share_the_annealing_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("shoal.files.batch.time.monotonic", lambda: now[0])
