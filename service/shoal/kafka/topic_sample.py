@@ -42,12 +42,12 @@ async def _last_messages(settings: KafkaSection, tp: TopicPartition, count: int)
     async with reading(settings) as consumer:
         _, end = await log_bounds(consumer, tp)
     async for message in read_committed_records(settings, tp, max(0, end - count)):
-        yield _line(message)
+        yield _line(tp.partition, message)
 
 
-def _line(message: Any) -> bytes:  # noqa: ANN401 - the client has no types
+def _line(partition: int, message: Any) -> bytes:  # noqa: ANN401 - the client has no types
     content = {
-        "partition": message.partition,
+        "partition": partition,
         "offset": message.offset,
         "timestamp": message.timestamp,
         "key": _text(message.key),
