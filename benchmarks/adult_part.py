@@ -50,6 +50,15 @@ def _rows(found: dict[str, Losses]) -> list[str]:
     return lines
 
 
+def _of_means(found: dict[str, Losses]) -> str:
+    """Return of how many attributes the means of Mondrian's classes lose less."""
+    names, own = [kind.name for kind in ATTRIBUTES], found["Shoal"]
+    blocks, table = (sum(found[way][name].own < own[name].own for name in names) for way in ("its means", "its means "))
+    return (
+        f"Its means lose less than Shoal of {blocks} of {len(names)} attributes on the blocks, of {table} on the table."
+    )
+
+
 def mean_loss(of: Losses, names: Sequence[str] = (), measure: str = "own") -> float:
     """Return the mean loss of some attributes, or of all."""
     return float(np.mean([getattr(of[name], measure) for name in names or of]))
@@ -123,6 +132,8 @@ def _about_loss(piped: Piped, share: float, found: dict[str, Losses], *, same: b
         f"| attribute | scale | {' | '.join(name.strip() for name in found)} |",
         "|---" * (len(found) + 2) + "|",
         *_rows(found),
+        "",
+        _of_means(found),
         "",
     ]
 

@@ -98,9 +98,8 @@ def diversity_part(bootstrap: str) -> Part:
         "*Forced*: records that no algorithm can release, because no cluster of records that arrive at most δ before",
         "or after one of them satisfies it. *Strict*: blocks of δ records as tables, `shoal batch --algorithm strict",
         "--refine descent`, with the same reference; in brackets the loss of the stream, of that. *Auto*: the same",
-        "blocks by `--algorithm auto`. A table divides numbers by their deviation and a stream by their bounds, so",
-        "tables lose less of numbers, also without t. *pycanon*: the l of the release, or its t from the release's own",
-        "distribution.",
+        "blocks by `--algorithm auto`, which lose less without t, too. *pycanon*: the l of the release, or its t from",
+        "the release's own distribution.",
         "",
         *grid(
             [

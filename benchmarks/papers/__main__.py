@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from reference_data import data_folder
+from shoal.kernels.jit import use_compiled
 
 from papers import approximate, dependence, genetic, steered, survey
 from papers.common import ROOT, Section, progress
@@ -30,8 +31,8 @@ HEAD = [
     "Written by `make papers`: the measurements of five papers, in tables and figures, beside what this repository",
     "gives. Numbers of the papers are quoted as facts, with their place; `=` marks those that are met to the last",
     "printed digit. What is not met says so, and why as far as it is known. *Ours* alone means that the paper shows a",
-    "curve and no number. Left out are pictures without measurements, and the table *Clustered* of the first two",
-    "papers, which was not published. Where a paper's data are not at hand, its section says what takes their place.",
+    "curve and no number. Left out are pictures without measurements. Where a paper's data are not at hand, its",
+    "section says what takes their place.",
     "",
     "Only lines that speak of seconds differ from run to run (`tests/benchmarks/test_papers.py`).",
     "Black crosses in figures are numbers that a paper prints; bars are the range of several draws.",
@@ -82,6 +83,7 @@ def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in PAPERS]
     if unknown:
         raise SystemExit(f"papers: no {', '.join(unknown)}; there is {', '.join(PAPERS)}")
+    use_compiled()  # hundreds of small tables, each of which would be interpreted
     folder, began = data_folder(), time.perf_counter()
     sections = {name: PAPERS[name](folder) for name in names or PAPERS}
     lines = [line for section in sections.values() for line in page_of(section)]

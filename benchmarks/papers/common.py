@@ -21,10 +21,14 @@ __all__ = [
     "Table",
     "beside",
     "claim",
+    "clustered",
+    "clustered_draw",
     "columns_of",
     "grid",
     "progress",
     "scaled_to_one",
+    "scattered",
+    "scattered_draw",
     "standardised",
     "zscores",
 ]
@@ -103,6 +107,46 @@ def scaled_to_one(values: Table) -> Table:
     low = values.min(axis=0)
     scaled: Table = (values - low) / (values.max(axis=0) - low)
     return scaled
+
+
+SIMULATED, SIDE, SPREAD = 1_000, 1e4, 200.0
+"""Records of a simulated table, half the side of its square, and the largest shift of a member (our choice)."""
+
+
+def scattered(draws: int) -> list[Table]:
+    """Return draws of the papers' *Scattered*, as z-scores."""
+    random = np.random.default_rng(1)
+    return [scattered_draw(SIMULATED, random) for _ in range(draws)]
+
+
+def scattered_draw(records: int, random: np.random.Generator | None = None) -> Table:
+    """Return points uniform in a square, as z-scores."""
+    return zscores((random or np.random.default_rng(1)).uniform(-SIDE, SIDE, (records, 2)))
+
+
+def clustered(draws: int) -> list[Table]:
+    """Return draws of a table like the papers' *Clustered*, as z-scores."""
+    random = np.random.default_rng(1)
+    return [clustered_draw(SIMULATED, random) for _ in range(draws)]
+
+
+def clustered_draw(records: int, random: np.random.Generator | None = None) -> Table:
+    """Return groups of 3 to 5 records, as z-scores: a point in the square, each record at most 200 from it."""
+    random = random or np.random.default_rng(1)
+    sizes = group_sizes(records, random)
+    centres = random.uniform(-SIDE, SIDE, (len(sizes), 2))
+    return zscores(np.repeat(centres, sizes, axis=0) + random.uniform(-SPREAD, SPREAD, (records, 2)))
+
+
+def group_sizes(records: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return sizes from 3 to 5, drawn until they add up to all records; the last is drawn anew if they cannot."""
+    sizes: list[int] = []
+    while (left := records - sum(sizes)) > 0:
+        if left in {1, 2}:
+            sizes.pop()
+        else:
+            sizes.append(left if left in {3, 4, 5} else int(random.integers(3, 6)))
+    return np.array(sizes)
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

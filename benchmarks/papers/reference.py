@@ -4,6 +4,9 @@ References
 ----------
 .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithm 1.
    doi:10.1109/ICDMW.2017.141
+.. [3] J. Soria-Comas, J. Domingo-Ferrer, D. Sánchez and S. Martínez, "t-Closeness through Microaggregation: Strict
+   Privacy with Enhanced Utility Preservation", IEEE TKDE 27(11), 2015, reference [30] of [1].
+   doi:10.1109/TKDE.2015.2435777
 .. [2] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
    Preservation of Statistical Dependence", Information Sciences 342, 2016, sections III and V
 """
@@ -28,6 +31,9 @@ __all__ = [
     "linked",
     "loss_share",
     "means_of",
+    "merged_until_close",
+    "nearest_of_each_bucket",
+    "risk_of",
     "steer",
     "weighted_attributes",
 ]
@@ -111,6 +117,11 @@ def steer(
 ) -> Risk:
     """Return risk and loss of Algorithm 1 at one weight; ``attribute`` is that of `bucket_attribute`."""
     labels = microaggregate(np.column_stack((known, weight * attribute)), len(buckets), "mdav")
+    return risk_of(known, confidential, buckets, labels)
+
+
+def risk_of(known: Table, confidential: Column, buckets: list[NDArray[np.int64]], labels: Labels) -> Risk:
+    """Return risk and loss of a partition."""
     moved = distances(confidential, labels)
     squares = ((known - means_of(known, labels)) ** 2).sum(axis=1)
     bucket = np.empty(len(known), np.int64)
@@ -122,6 +133,33 @@ def steer(
     return Risk(
         float(moved.max()), float(moved.mean()), float(squares.mean()), float(np.sqrt(squares).mean()), repeated
     )
+
+
+def merged_until_close(known: Table, confidential: Column, k: int, t: float) -> Labels:
+    """Return the first algorithm of [3]: MDAV; then the cluster farthest from the table joins the nearest one."""
+    labels = microaggregate(known, k, "mdav")
+    while labels.max() and (moved := distances(confidential, labels)).max() > t + SLACK:
+        worst = int(moved.argmax())
+        centroids = np.stack([np.bincount(labels, column) for column in known.T], axis=1) / np.bincount(labels)[:, None]
+        away = ((centroids - centroids[worst]) ** 2).sum(axis=1)
+        away[worst] = np.inf
+        labels[labels == worst] = away.argmin()
+        labels[labels > worst] -= 1
+    return labels
+
+
+def nearest_of_each_bucket(known: Table, buckets: list[NDArray[np.int64]]) -> Labels:
+    """Return the third algorithm of [3], for equal buckets: MDAV whose clusters take the nearest of each bucket."""
+    labels, free = np.full(len(known), -1, np.int32), [list(bucket) for bucket in buckets]
+    record = -1
+    for number in range(len(buckets[0])):
+        left = np.concatenate(free)
+        start = known[record] if number % 2 else known[left].mean(axis=0)
+        record = int(left[((known[left] - start) ** 2).sum(axis=1).argmax()])
+        for bucket in free:
+            away = ((known[bucket] - known[record]) ** 2).sum(axis=1)
+            labels[bucket.pop(int(away.argmin()))] = number
+    return labels
 
 
 # ---------------------------------------------------------------- statistical dependence [2]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from papers import __main__ as command
-from papers import approximate, embedded, reference, survey
-from papers.common import PRINTED, grid
+from papers import approximate, costs, embedded, reference, survey
+from papers.common import PRINTED, clustered_draw, grid, group_sizes
 from papers.pictures import genetic_figure, survey_figure
 
 pytestmark = pytest.mark.golden
@@ -70,6 +70,32 @@ def test_pictures_show_the_printed_and_our_numbers_of_the_tables_on_the_page(pag
 def test_every_figure_of_the_page_is_a_file_and_every_file_is_on_it(page: list[str]) -> None:
     shown = {line.split("figures/")[1].rstrip(")") for line in page if line.startswith("![")}
     assert shown == {path.name for path in (PAGE.parent / "figures").glob("papers-*.svg")}
+
+
+def test_groups_of_the_clustered_draws_have_three_to_five_records() -> None:
+    for seed in range(20):
+        sizes = group_sizes(1_000, np.random.default_rng(seed))
+        assert (sizes.min(), sizes.max(), sizes.sum()) == (3, 5, 1_000)
+    draw = clustered_draw(1_000)
+    sizes = group_sizes(1_000, np.random.default_rng(1))
+    spans = [np.ptp(group, axis=0) for group in np.split(draw, np.cumsum(sizes)[:-1])]
+    assert np.max(spans) * 5_774 < 400 * 1.05  # a deviation is the side over the root of 12, nearly
+
+
+def test_operations_are_counted_as_the_survey_counts_them() -> None:
+    assert costs.md_operations(12, 3) == (66 + 4 * 12) + (15 + 4 * 6)  # 12 records are left, then 6
+    assert costs.mdav_operations(12, 3) == (2 + 4) * 12 + (2 + 4) * 6
+    line = np.array([0.0, 1.0, 2.0, 50.0, 51.0, 52.0])[:, None]  # each cluster of 3 tries one more, which is too far
+    assert costs.vmdav_operations(line, 3) == 6 * 3 + 2 * 3 + 3 * 3
+
+
+def test_what_the_reference_of_steered_merges_or_takes_from_each_bucket() -> None:
+    known, confidential = np.arange(12.0)[:, None], np.arange(12.0)
+    labels = reference.merged_until_close(known, confidential, 2, 0.3)
+    assert reference.distances(confidential, labels).max() <= 0.3
+    buckets = reference.buckets_of(confidential, 0.2)
+    labels = reference.nearest_of_each_bucket(known, buckets)
+    assert [sorted(labels[bucket].tolist()) for bucket in buckets] == [[0, 1, 2, 3]] * 3
 
 
 @pytest.mark.nightly
