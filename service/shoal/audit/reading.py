@@ -45,7 +45,7 @@ ColumnChoice: TypeAlias = Callable[[Sequence[str]], Collection[str]]
 Item = TypeVar("Item")
 json_text = json.JSONEncoder(ensure_ascii=False).encode  # write a value as JSON with the fewest escapes
 ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})  # names that every line of an exported original has
-ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
+ENVELOPE_FIELDS = frozenset({"topic", "key", "headers", "timestamp"})
 """Names that a line of an exported original may have besides."""
 RELEASED_EXPORT = frozenset({"partition", "value"})  # names that every line of an exported release has
 RELEASED_ENVELOPE = frozenset({"key", "headers"})  # names that every line of an exported release may have besides

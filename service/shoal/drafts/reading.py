@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -68,6 +68,10 @@ class Sample:
         What else a reader of the draft should know; no value is in them.
     has_others : bool
         Whether there are fields that no policy can declare.
+    unwrap : str
+        The envelope around the records; empty without one.
+    sources : dict of path to str
+        The part of a message that holds a field, if it is not the value.
     """
 
     name: str
@@ -79,6 +83,8 @@ class Sample:
     dialect: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     has_others: bool = False
+    unwrap: str = ""
+    sources: dict[FieldPath, str] = field(default_factory=dict)
 
     def closed(self, objects: Collection[FieldPath]) -> Sample:
         """Return the sample with each of these objects as one field of nested values."""
@@ -311,6 +317,8 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
     others = len(records) - len(objects)
     notes = [f"{others:,} lines are no JSON objects: they are refused, and not in here"] if others else []
     columns: dict[FieldPath, Values] = {}
+    objects, keys = _of_export(objects, notes)
+    objects, keys, unwrap = _unwrapped(objects, keys, notes)
     for row, record in enumerate(objects):
         _add_fields(record, (), row, columns)
     for values in columns.values():
@@ -320,6 +328,8 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
     alike = [path for path in columns if len(path) > 1 and path not in hidden and (".".join(path),) in columns]
     for path in (*hidden, *alike):
         del columns[path]
+    sources = {_KEY: "key"} if keys and _KEY not in columns else {}
+    columns |= dict.fromkeys(sources, keys)
     if alike:
         notes.append(f"{len(alike):,} of the fields in objects are dropped: another field has the name of their path")
     if hidden:
@@ -334,7 +344,57 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         dialect={"delimiter": ";", "decimal": ","} if _has_decimal_commas(list(columns.values())) else {},
         notes=notes,
         has_others=bool(hidden or alike),
+        unwrap=unwrap,
+        sources=sources,
     )
+
+
+_KEY: Final = ("key",)
+_OF_MESSAGE = {"partition", "offset", "value"}
+_AROUND = _OF_MESSAGE | {"topic", "timestamp", "key", "headers"}
+_Objects: TypeAlias = list[dict[str, Any]]
+
+
+def _of_export(objects: _Objects, notes: list[str]) -> tuple[_Objects, Values]:
+    """Return the records of exported messages, and their keys; none if no message has one, or the file is no export."""
+    if not objects or not all(one.keys() >= _OF_MESSAGE and one.keys() <= _AROUND for one in objects):
+        return objects, []
+    found = [(_value_of(one["value"]), one.get("key")) for one in objects]
+    present = [(value, key) for value, key in found if isinstance(value, dict)]
+    note = "The lines are messages of a topic, and these fields those of their values."
+    if all(key is None for _, key in present):
+        note += (
+            " No message has a key: to try the policy on a file, write the values alone: jq -c '.value|fromjson?//.'"
+        )
+    notes.append(note)
+    if len(present) < len(objects):
+        notes.append(f"{len(objects) - len(present):,} messages have no record as their value, and are not in here")
+    return [value for value, _ in present], [key for _, key in present] if "No message" not in note else []
+
+
+def _value_of(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _unwrapped(objects: _Objects, keys: Values, notes: list[str]) -> tuple[_Objects, Values, str]:
+    """Return the records in envelopes, their keys, and the kind of the envelopes; else what was given."""
+    payloads = [one.get("payload") if one.keys() == {"schema", "payload"} else one for one in objects]
+    changes = [one for one in payloads if isinstance(one, dict)]
+    if changes and all(isinstance(one.get("op"), str) and "after" in one for one in changes):
+        kind, found = "debezium", [one.get("after") if isinstance(one, dict) else None for one in payloads]
+    elif objects and all(one.keys() == {"schema", "payload"} for one in objects):
+        kind, found = "connect", payloads
+    elif objects and all({"specversion", "data"} <= one.keys() for one in objects):
+        kind, found = "cloudevents", [one["data"] for one in objects]
+    else:
+        return objects, keys, ""
+    is_record = [isinstance(one, dict) for one in found]
+    if not all(is_record):
+        notes.append(f"{is_record.count(False):,} messages hold no row, as deletes, and are not in here")
+    return [one for one in found if isinstance(one, dict)], list(compress(keys, is_record)), kind
 
 
 def _decoded(text: bytes, name: str, where: str) -> Any:  # noqa: ANN401 - any JSON value
