@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.audit import judge
-from shoal.cli.release import add_format_arguments
+from shoal.cli.release import add_format_arguments, require_table_option
 from shoal.errors import ConfigError
 from shoal.files import ProgressDisplay, open_output, refuse_overwriting
 from shoal.policy import Policy
@@ -42,6 +42,7 @@ def execute(options: argparse.Namespace) -> int:
     given = {name: getattr(options, name) for name in ("policy", "original", "released", "evidence", "summary")}
     refuse_overwriting([options.output, options.json], *given.values(), options.quarantine)
     policy = Policy.load(options.policy)
+    require_table_option(options, policy)
     with ExitStack() as stack:
         page = stack.enter_context(open_output(options.output))
         numbers = None if options.json is None else stack.enter_context(open_output(options.json))
