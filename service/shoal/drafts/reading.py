@@ -19,7 +19,7 @@ import msgspec
 
 from shoal.errors import ConfigError, InputError
 from shoal.files import Files, open_input
-from shoal.files.files import parts_of
+from shoal.files.files import partition_of, parts_of
 from shoal.formats.csv import CsvFormat
 from shoal.formats.json import JsonFormat
 from shoal.formats.values import has_values, json_values
@@ -117,7 +117,7 @@ def read_sample(path: str, source_format: str | None) -> Sample:
                 why = "a cell of more than 131,072 characters, as one is that is never closed"
                 raise InputError(f"{path}: {why}; correct the quotation marks") from None
         elif type(file_format).__module__ == "shoal.formats.parquet":  # it may not be installed
-            sample = _read_parquet(stream, name)
+            sample = _read_parquet(stream, name) if len(parts) < 2 else _read_parts(path, parts, name)  # noqa: PLR2004
         elif type(file_format).__module__ == "shoal.formats.xlsx":
             sample = _read_workbook(stream, name)
         else:
@@ -149,6 +149,7 @@ _OF_RECORD = re.compile(
     r"|[0-9]{1,2}[ -][A-Za-z]{3,9}[ -][0-9]{4}.*|[^@\s]+@[^@\s]+\.[^@\s]+"
 )
 """A number, a date or an e-mail address."""
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BINARY_STARTS = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"BZh", b"\x28\xb5\x2f\xfd")
 
 
@@ -349,7 +350,7 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
     )
 
 
-_KEY: Final = ("key",)
+_KEY: Final[FieldPath] = ("key",)
 _OF_MESSAGE = {"partition", "offset", "value"}
 _AROUND = _OF_MESSAGE | {"topic", "timestamp", "key", "headers"}
 _Objects: TypeAlias = list[dict[str, Any]]
@@ -435,18 +436,18 @@ def _close_objects(columns: dict[FieldPath, Values]) -> None:
 # ---------------------------------------------------------------- Parquet
 
 
-def _read_parquet(stream: BinaryIO, name: str) -> Sample:
+def _read_parquet(stream: BinaryIO, name: str, most: int = MAX_ROWS) -> Sample:
     import pyarrow as pa  # noqa: PLC0415 - of an extra
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     try:
         file = pq.ParquetFile(stream)
         groups: list[Any] = []
-        for group in file.iter_batches(MAX_ROWS):
+        for group in file.iter_batches(most):
             groups.append(group)
-            if sum(one.num_rows for one in groups) >= MAX_ROWS:
+            if sum(one.num_rows for one in groups) >= most:
                 break
-        table = pa.Table.from_batches(groups, schema=file.schema_arrow).slice(0, MAX_ROWS)
+        table = pa.Table.from_batches(groups, schema=file.schema_arrow).slice(0, most)
     except (pa.ArrowException, OSError):
         raise InputError(f"{name}: not a valid Parquet file") from None
     if len(set(table.column_names)) < len(table.column_names):
@@ -473,6 +474,27 @@ def _read_workbook(stream: BinaryIO, name: str) -> Sample:
     )
 
 
+_MOST_PARTS = 50
+
+
+def _read_parts(source: str, parts: Sequence[str], name: str) -> Sample:
+    """Return rows of parts all over a folder, with the columns that the names of folders give them."""
+    chosen = parts[:: -(-len(parts) // _MOST_PARTS)]
+    samples = []
+    for part in chosen:
+        with open_input(part) as stream:
+            one = _read_parquet(stream, name, MAX_ROWS // len(chosen))
+        for column, text in partition_of(source, part).items():
+            value: Any = int(text) if text is not None and _WHOLE.fullmatch(text) else text
+            one.columns[(column,)] = [value] * one.rows
+        samples.append(one)
+    columns: dict[FieldPath, Values] = {path: [] for one in samples for path in one.columns}
+    for one in samples:
+        for path, values in columns.items():
+            values.extend(one.columns.get(path, [None] * one.rows))
+    return replace(samples[0], rows=sum(one.rows for one in samples), is_cut=True, columns=columns)
+
+
 def _scalars(column: Any, pa: Any) -> Values:  # noqa: ANN401 - of pyarrow
     """Return the values of a column as JSON has them: times as texts, NaN as None; `NESTED` for all others."""
     kind = column.type
@@ -482,6 +504,8 @@ def _scalars(column: Any, pa: Any) -> Values:  # noqa: ANN401 - of pyarrow
     try:
         if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
             column = column.cast(pa.string())
+        elif pa.types.is_decimal(kind) and kind.precision <= 15 and kind.scale >= 0:  # noqa: PLR2004 - as in Parquet
+            return [None if value is None else float(value) for value in column.to_pylist()]
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
             is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
             if not is_text:

@@ -72,7 +72,7 @@ class JsonFormat(MessageFormat):
 
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
-        name, max_bytes, with_columns = options
+        name, max_bytes, with_columns, _ = options
         decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         if not policy.envelope_attributes:
             lines = JsonLinesReader(stream, max_bytes=max_bytes)
