@@ -731,6 +731,11 @@ def _are_equal(one: str, other: str, form: Form) -> bool:
     return value == (scalar_of(other) if form == "jsonl" else other) and value is not None and value != ""
 
 
+def _of_decimals(read: ValueReader) -> ValueReader:
+    """Return a reader of numbers that takes the texts of decimals, as rows of Parquet have them."""
+    return lambda value: read(JsonNumber(value) if is_text(value) and decimal_number(value) is not None else value)
+
+
 class RecordReader:
     """Reads records of an original into what a release of them would show; it collects categories by attribute."""
 
@@ -772,6 +777,9 @@ class RecordReader:
             )
             for a, categories in zip(policy.clustered, self._known, strict=True)
         ]
+        if is_parquet:
+            amounts = {a.name for a in policy.clustered if JUDGED_SCALES[a.scale].is_amount}
+            self._quasi = [(name, _of_decimals(read) if name in amounts else read) for name, read in self._quasi]
         self._width, self._has_categories = len(policy.quasi_identifiers), any(self._known)
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._unchanged = [

@@ -13,7 +13,7 @@ import csv
 import json
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, takewhile
@@ -41,12 +41,14 @@ from shoal.audit.fields import (
 )
 from shoal.audit.reading import (
     ENVELOPE_FIELDS,
+    INTEGER,
     ORIGINAL_EXPORT,
     FieldColumns,
     Form,
     InputFile,
     OriginalRecord,
     Record,
+    canonical_float,
     first_line_names,
     is_blank,
     is_ended,
@@ -57,7 +59,14 @@ from shoal.audit.reading import (
     original_parts,
     original_records,
 )
-from shoal.audit.scales import DecimalSign, PublishedCategories, PublishedValues, value_reader
+from shoal.audit.scales import (
+    JUDGED_SCALES,
+    DecimalSign,
+    PublishedCategories,
+    PublishedValues,
+    decimal_number,
+    value_reader,
+)
 from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role
 
@@ -285,6 +294,7 @@ def read_originals(
     if form == "csv":
         file = replace(file, columns=frozenset(attribute.name for attribute in policy.attributes))
         original_header(path, file.dialect, file.columns)
+    file = replace(file, constants={part: _folder_fields(policy, file.folder_values(part)) for part in file.parts})
     names = _export_names(policy, file, is_export=is_export, by_line=by_line)
     by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line
@@ -300,6 +310,26 @@ def read_originals(
         for original in original_records(file, names, by_line=by_line, clustered=clustered):
             found.add(original)
     return _countable(found.originals(), path)
+
+
+def _folder_fields(policy: Policy, values: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the declared fields that the names of folders give, as JSON: numbers and truth values as declared."""
+    found = {}
+    for attribute in policy.value_attributes:
+        if attribute.name not in values:
+            continue
+        text = values[attribute.name]
+        is_number = attribute.type in {"integer", "number"}
+        if attribute.is_clustered:
+            is_number = JUDGED_SCALES[attribute.scale].is_amount or attribute.unit is not None
+        number = None if text is None or not is_number else decimal_number(text)
+        if number is not None:
+            found[attribute.name] = str(int(str(text))) if INTEGER.fullmatch(str(text)) else canonical_float(number)
+        elif attribute.type == "boolean" and text in {"true", "false"}:
+            found[attribute.name] = str(text)
+        else:
+            found[attribute.name] = json_text(text)
+    return found
 
 
 class _Collected:

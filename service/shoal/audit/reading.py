@@ -25,13 +25,14 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
+from urllib.parse import unquote
 from zipfile import BadZipFile
 
 from shoal.errors import InputError
@@ -45,7 +46,7 @@ ColumnChoice: TypeAlias = Callable[[Sequence[str]], Collection[str]]
 Item = TypeVar("Item")
 json_text = json.JSONEncoder(ensure_ascii=False).encode  # write a value as JSON with the fewest escapes
 ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})  # names that every line of an exported original has
-ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
+ENVELOPE_FIELDS = frozenset({"topic", "key", "headers", "timestamp"})
 """Names that a line of an exported original may have besides."""
 RELEASED_EXPORT = frozenset({"partition", "value"})  # names that every line of an exported release has
 RELEASED_ENVELOPE = frozenset({"key", "headers"})  # names that every line of an exported release may have besides
@@ -122,7 +123,8 @@ def is_array(value: object) -> TypeGuard[list[object]]:
 class InputFile:
     """A file and how it is written. For CSV only: the dialect, and the declared columns of an original.
 
-    ``parts``: all files of an original that is a folder or a pattern; ``path`` is the first of them.
+    ``parts``: all files of an original that is a folder or a pattern, ``source``; ``path`` is the first of them.
+    ``constants``: fields that the folders of a part give all its records, as JSON.
     """
 
     path: Path
@@ -130,6 +132,8 @@ class InputFile:
     dialect: CsvDialect
     columns: frozenset[str] = frozenset()
     parts: tuple[Path, ...] = ()
+    source: str = ""
+    constants: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
@@ -141,7 +145,24 @@ class InputFile:
             raise InputError(
                 f"{path}: verify reads .csv, .jsonl, .json, .parquet and .xlsx; convert the file, or give --format"
             )
-        return cls(name, form, dialect, parts=parts)
+        return cls(name, form, dialect, parts=parts, source=str(path))
+
+    def folder_values(self, part: Path) -> dict[str, str | None]:
+        """Return names and values of the folders ``NAME=VALUE`` around a Parquet file; None for a missing value."""
+        if not is_parquet(part):
+            return {}
+        levels = self.source.rstrip("/").split("/")
+        if not Path(self.source).is_dir():
+            wild = [number for number, level in enumerate(levels) if any(letter in level for letter in "*?[")]
+            levels = levels[: wild[0]]
+        kept = len([level for level in levels if level not in {"", "."}])
+        around = [level for level in str(part).split("/") if level not in {"", "."}][kept:-1]
+        pairs = (level.partition("=") for level in around)
+        return {
+            unquote(name): None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
+            for name, sign, value in pairs
+            if sign
+        }
 
 
 def part_files(path: str) -> tuple[Path, ...]:
@@ -149,7 +170,7 @@ def part_files(path: str) -> tuple[Path, ...]:
     if Path(path).is_file():
         return ()
     if Path(path).is_dir():
-        found = [one for one in Path(path).glob("*") if one.is_file() and one.name[0] not in "._"]
+        found = [one for one in Path(path).rglob("*") if one.is_file() and _is_of_folder(one.relative_to(path))]
     else:
         found = [Path(one) for one in glob.glob(path) if Path(one).is_file()]  # noqa: PTH207 - a pattern may be absolute
     return tuple(
@@ -157,6 +178,13 @@ def part_files(path: str) -> tuple[Path, ...]:
             (one for one in found if one.stat().st_size > 0), key=lambda one: str(one).encode(errors="surrogateescape")
         )
     )
+
+
+def _is_of_folder(path: Path) -> bool:
+    """Whether a file belongs to a folder: none of its names is hidden, and it is Parquet in folders NAME=VALUE."""
+    folders = path.parts[:-1]
+    is_nested = all("=" in folder for folder in folders) and (not folders or is_parquet(path))
+    return is_nested and all(name[0] not in "._" for name in path.parts)
 
 
 class OriginalRecord(NamedTuple):
@@ -221,9 +249,15 @@ def _parts_of_file(
         found = _without_blank_end(rows, lambda part: not isinstance(part, FieldColumns) and part[1] == {})
         yield from (one if isinstance(one, FieldColumns) else _cell_record(file.dialect, one[1]) for one in found)
         return
-    names = list(record_of(next(byte_lines(file.path, skip_bom=True, clustered=clustered), b"")) or ())
+    first = next(byte_lines(file.path, skip_bom=True, clustered=clustered), b"")
+    constants = file.constants.get(file.path, {})
+    end = "".join(f",{json_text(name)}:{text}" for name, text in constants.items()).encode() + b"}"
+    names = [*(record_of(first) or ()), *constants]
+    blocks = line_blocks(file.path, clustered)
+    if constants:
+        blocks = ([line.removesuffix(b"}") + end for line in block] for block in blocks)
     lines = _without_blank_end(
-        json_parts(line_blocks(file.path, clustered), names, chosen(names), is_original=True),
+        json_parts(blocks, names, chosen(names), is_original=True),
         lambda part: not isinstance(part, FieldColumns) and not part.strip(),
     )
     yield from (one if isinstance(one, FieldColumns) else line_record(one) for one in lines)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
+from shoal.errors import ConfigError
 from shoal.files import Files, LossReport, RunReport
 from shoal.formats import is_notable, streamed_formats
 from shoal.observability import (
@@ -16,6 +19,7 @@ from shoal.observability import (
     three_digits,
     warn_unless_representative,
 )
+from shoal.policy import Policy
 
 ALL_SUPPRESSED = (
     "no cluster satisfied the section privacy: give more records, mark the attribute that is the subject, raise "
@@ -49,6 +53,21 @@ def add_format_arguments(parser: argparse.ArgumentParser, *, has_output: bool = 
     if has_output:
         what = "format of the output, if it differs from --format"
         parser.add_argument("--output-format", choices=formats, help=what)
+
+
+def require_table_option(options: argparse.Namespace, policy: Policy) -> None:
+    """Refuse the summary of a table without --table: the checks of a stream would fail. No summary decides this."""
+    if options.table or options.summary is None or policy.stream is None:
+        return
+    try:
+        summary = json.loads(Path(options.summary).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return  # the judge says what is wrong with it
+    if isinstance(summary, dict) and "algorithm" in summary:
+        raise ConfigError(
+            f"{options.summary}: the summary of a table, but the policy has a stream section; add --table if shoal "
+            "batch made the release"
+        )
 
 
 def checked_files(options: argparse.Namespace) -> Files:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from shoal.audit import judge
 from shoal.cli.judged_files import JUDGED_FILES, add_judged_files, judged_files
+from shoal.cli.release import require_table_option
 from shoal.files import ProgressDisplay, open_output, refuse_overwriting
 from shoal.observability import logger
 from shoal.policy import Policy
@@ -36,6 +37,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.sign is not None and is_open_to_others(options.sign):
         logger("cli").warning(f"--sign: {OPEN_TO_OTHERS}")
     policy = Policy.load(options.policy)
+    require_table_option(options, policy)
     with ExitStack() as stack:
         page = stack.enter_context(open_output(options.output))
         numbers = None if options.json is None else stack.enter_context(open_output(options.json))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shoal.audit import verify
 from shoal.cli.judged_files import JUDGED_FILES, add_judged_files, judged_files
+from shoal.cli.release import require_table_option
 from shoal.errors import ConfigError, GuaranteeError, InputError
 from shoal.files import ProgressDisplay, open_output, refuse_overwriting
 from shoal.observability import escape_control_characters
@@ -58,6 +59,7 @@ def execute(options: argparse.Namespace) -> int:
     given = (options.policy, options.original, options.released, *(file for _, file in options.taxonomy))
     refuse_overwriting([options.json], *given, options.evidence, options.summary, options.quarantine)
     policy = Policy.load(options.policy, dict(options.taxonomy))
+    require_table_option(options, policy)
     with ExitStack() as stack:
         file = None if options.json is None else stack.enter_context(open_output(options.json))
         with ProgressDisplay("verifying"):

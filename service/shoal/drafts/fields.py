@@ -72,6 +72,8 @@ class Field:
         Whether the values are whole numbers that grow by one.
     values, persons : list
         The value and the person of each row; no persons if each row is another one.
+    source : str
+        The part of a message that holds the field, if it is not the value.
     has_people : bool
         Whether it is known who the person is, so that ``people`` counts people.
     """
@@ -91,6 +93,7 @@ class Field:
     values: Values
     persons: Values | None
     has_people: bool = True
+    source: str = ""
 
     @property
     def name(self) -> str:
@@ -279,10 +282,11 @@ def describe(sample: Sample, path: FieldPath, missing: Sequence[str], persons: V
         owners=len(values) - absent if persons is None else _owners(values, persons),
         types=frozenset(type(value) for value, _ in rows),
         has_commas=sample.dialect.get("decimal") == ",",
-        has_texts=sample.has_texts,
+        has_texts=sample.has_texts or path in sample.sources,
         is_rising=_is_rising([value for value, _ in rows]),
         values=values,
         persons=persons,
+        source=sample.sources.get(path, ""),
     )
 
 

@@ -50,7 +50,7 @@ _PATTERNS = {
         r"|\(?[0-9]{3}\)?[ .-][0-9]{3}[.-][0-9]{4}"
     ),
 }
-_EPOCHS = (("s", 1e8, 4.2e9), ("ms", 1e11, 4.2e12), ("us", 1e14, 4.2e15))
+_EPOCHS = (("s", 1e8, 4.2e9), ("ms", 1e11, 4.2e12), ("us", 1e14, 4.2e15), ("ns", 1e17, 4.2e18))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _names_rows(one: Field) -> str:
 def _ids(one: Field, numbers: Collection[float]) -> str:
     if one.is_rising and one.kind not in {Kind.TIME, Kind.BIRTH} and not one.missing:
         return "numbers the rows"
-    if max(map(abs, numbers)) > _LARGEST:
+    if max(map(abs, numbers)) > _LARGEST and not _epoch_unit(one):
         return "numbers too large to compute with, as ids are"
     if 0 < max(numbers) - min(numbers) < _SMALLEST:
         return "numbers that differ too little to compute with; write them in another unit to keep them"

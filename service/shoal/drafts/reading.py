@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -19,7 +19,7 @@ import msgspec
 
 from shoal.errors import ConfigError, InputError
 from shoal.files import Files, open_input
-from shoal.files.files import parts_of
+from shoal.files.files import partition_of, parts_of
 from shoal.formats.csv import CsvFormat
 from shoal.formats.json import JsonFormat
 from shoal.formats.values import has_values, json_values
@@ -68,6 +68,10 @@ class Sample:
         What else a reader of the draft should know; no value is in them.
     has_others : bool
         Whether there are fields that no policy can declare.
+    unwrap : str
+        The envelope around the records; empty without one.
+    sources : dict of path to str
+        The part of a message that holds a field, if it is not the value.
     """
 
     name: str
@@ -79,6 +83,8 @@ class Sample:
     dialect: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     has_others: bool = False
+    unwrap: str = ""
+    sources: dict[FieldPath, str] = field(default_factory=dict)
 
     def closed(self, objects: Collection[FieldPath]) -> Sample:
         """Return the sample with each of these objects as one field of nested values."""
@@ -111,7 +117,7 @@ def read_sample(path: str, source_format: str | None) -> Sample:
                 why = "a cell of more than 131,072 characters, as one is that is never closed"
                 raise InputError(f"{path}: {why}; correct the quotation marks") from None
         elif type(file_format).__module__ == "shoal.formats.parquet":  # it may not be installed
-            sample = _read_parquet(stream, name)
+            sample = _read_parquet(stream, name) if len(parts) < 2 else _read_parts(path, parts, name)  # noqa: PLR2004
         elif type(file_format).__module__ == "shoal.formats.xlsx":
             sample = _read_workbook(stream, name)
         else:
@@ -143,6 +149,7 @@ _OF_RECORD = re.compile(
     r"|[0-9]{1,2}[ -][A-Za-z]{3,9}[ -][0-9]{4}.*|[^@\s]+@[^@\s]+\.[^@\s]+"
 )
 """A number, a date or an e-mail address."""
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BINARY_STARTS = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"BZh", b"\x28\xb5\x2f\xfd")
 
 
@@ -311,6 +318,8 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
     others = len(records) - len(objects)
     notes = [f"{others:,} lines are no JSON objects: they are refused, and not in here"] if others else []
     columns: dict[FieldPath, Values] = {}
+    objects, keys = _of_export(objects, notes)
+    objects, keys, unwrap = _unwrapped(objects, keys, notes)
     for row, record in enumerate(objects):
         _add_fields(record, (), row, columns)
     for values in columns.values():
@@ -320,6 +329,8 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
     alike = [path for path in columns if len(path) > 1 and path not in hidden and (".".join(path),) in columns]
     for path in (*hidden, *alike):
         del columns[path]
+    sources = {_KEY: "key"} if keys and _KEY not in columns else {}
+    columns |= dict.fromkeys(sources, keys)
     if alike:
         notes.append(f"{len(alike):,} of the fields in objects are dropped: another field has the name of their path")
     if hidden:
@@ -334,7 +345,57 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         dialect={"delimiter": ";", "decimal": ","} if _has_decimal_commas(list(columns.values())) else {},
         notes=notes,
         has_others=bool(hidden or alike),
+        unwrap=unwrap,
+        sources=sources,
     )
+
+
+_KEY: Final[FieldPath] = ("key",)
+_OF_MESSAGE = {"partition", "offset", "value"}
+_AROUND = _OF_MESSAGE | {"topic", "timestamp", "key", "headers"}
+_Objects: TypeAlias = list[dict[str, Any]]
+
+
+def _of_export(objects: _Objects, notes: list[str]) -> tuple[_Objects, Values]:
+    """Return the records of exported messages, and their keys; none if no message has one, or the file is no export."""
+    if not objects or not all(one.keys() >= _OF_MESSAGE and one.keys() <= _AROUND for one in objects):
+        return objects, []
+    found = [(_value_of(one["value"]), one.get("key")) for one in objects]
+    present = [(value, key) for value, key in found if isinstance(value, dict)]
+    note = "The lines are messages of a topic, and these fields those of their values."
+    if all(key is None for _, key in present):
+        note += (
+            " No message has a key: to try the policy on a file, write the values alone: jq -c '.value|fromjson?//.'"
+        )
+    notes.append(note)
+    if len(present) < len(objects):
+        notes.append(f"{len(objects) - len(present):,} messages have no record as their value, and are not in here")
+    return [value for value, _ in present], [key for _, key in present] if "No message" not in note else []
+
+
+def _value_of(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _unwrapped(objects: _Objects, keys: Values, notes: list[str]) -> tuple[_Objects, Values, str]:
+    """Return the records in envelopes, their keys, and the kind of the envelopes; else what was given."""
+    payloads = [one.get("payload") if one.keys() == {"schema", "payload"} else one for one in objects]
+    changes = [one for one in payloads if isinstance(one, dict)]
+    if changes and all(isinstance(one.get("op"), str) and "after" in one for one in changes):
+        kind, found = "debezium", [one.get("after") if isinstance(one, dict) else None for one in payloads]
+    elif objects and all(one.keys() == {"schema", "payload"} for one in objects):
+        kind, found = "connect", payloads
+    elif objects and all({"specversion", "data"} <= one.keys() for one in objects):
+        kind, found = "cloudevents", [one["data"] for one in objects]
+    else:
+        return objects, keys, ""
+    is_record = [isinstance(one, dict) for one in found]
+    if not all(is_record):
+        notes.append(f"{is_record.count(False):,} messages hold no row, as deletes, and are not in here")
+    return [one for one in found if isinstance(one, dict)], list(compress(keys, is_record)), kind
 
 
 def _decoded(text: bytes, name: str, where: str) -> Any:  # noqa: ANN401 - any JSON value
@@ -375,18 +436,18 @@ def _close_objects(columns: dict[FieldPath, Values]) -> None:
 # ---------------------------------------------------------------- Parquet
 
 
-def _read_parquet(stream: BinaryIO, name: str) -> Sample:
+def _read_parquet(stream: BinaryIO, name: str, most: int = MAX_ROWS) -> Sample:
     import pyarrow as pa  # noqa: PLC0415 - of an extra
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     try:
         file = pq.ParquetFile(stream)
         groups: list[Any] = []
-        for group in file.iter_batches(MAX_ROWS):
+        for group in file.iter_batches(most):
             groups.append(group)
-            if sum(one.num_rows for one in groups) >= MAX_ROWS:
+            if sum(one.num_rows for one in groups) >= most:
                 break
-        table = pa.Table.from_batches(groups, schema=file.schema_arrow).slice(0, MAX_ROWS)
+        table = pa.Table.from_batches(groups, schema=file.schema_arrow).slice(0, most)
     except (pa.ArrowException, OSError):
         raise InputError(f"{name}: not a valid Parquet file") from None
     if len(set(table.column_names)) < len(table.column_names):
@@ -413,6 +474,27 @@ def _read_workbook(stream: BinaryIO, name: str) -> Sample:
     )
 
 
+_MOST_PARTS = 50
+
+
+def _read_parts(source: str, parts: Sequence[str], name: str) -> Sample:
+    """Return rows of parts all over a folder, with the columns that the names of folders give them."""
+    chosen = parts[:: -(-len(parts) // _MOST_PARTS)]
+    samples = []
+    for part in chosen:
+        with open_input(part) as stream:
+            one = _read_parquet(stream, name, MAX_ROWS // len(chosen))
+        for column, text in partition_of(source, part).items():
+            value: Any = int(text) if text is not None and _WHOLE.fullmatch(text) else text
+            one.columns[(column,)] = [value] * one.rows
+        samples.append(one)
+    columns: dict[FieldPath, Values] = {path: [] for one in samples for path in one.columns}
+    for one in samples:
+        for path, values in columns.items():
+            values.extend(one.columns.get(path, [None] * one.rows))
+    return replace(samples[0], rows=sum(one.rows for one in samples), is_cut=True, columns=columns)
+
+
 def _scalars(column: Any, pa: Any) -> Values:  # noqa: ANN401 - of pyarrow
     """Return the values of a column as JSON has them: times as texts, NaN as None; `NESTED` for all others."""
     kind = column.type
@@ -422,6 +504,8 @@ def _scalars(column: Any, pa: Any) -> Values:  # noqa: ANN401 - of pyarrow
     try:
         if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
             column = column.cast(pa.string())
+        elif pa.types.is_decimal(kind) and kind.precision <= 15 and kind.scale >= 0:  # noqa: PLR2004 - as in Parquet
+            return [None if value is None else float(value) for value in column.to_pylist()]
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
             is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
             if not is_text:

@@ -68,6 +68,8 @@ def _is_left_out(guess: Guess) -> bool:
 
 def _keys(guess: Guess) -> Iterator[str]:
     yield f"role: {guess.role}"
+    if guess.field.source:
+        yield f"from: {guess.field.source}"
     if len(guess.field.path) > 1:
         yield f"from: {_scalar('value.' + guess.field.name)}"
         if guess.role != "identifier":
@@ -84,6 +86,9 @@ def _settings(draft: Draft) -> Iterator[str]:
     if draft.missing:
         yield "# These texts were seen, and mean that a value is missing."
         yield f"missing_values: {_flow(['', *draft.missing])}"
+    if sample.unwrap:
+        yield "# The envelope of the messages. deletes: drop leaves out messages that say that a row was deleted."
+        yield f"unwrap: {sample.unwrap}"
     if sample.dialect:
         yield "# How the file is written, as far as it differs from commas, UTF-8 and decimal points."
         yield f"csv: {{{', '.join(f'{key}: {_quoted(value)}' for key, value in sample.dialect.items())}}}"

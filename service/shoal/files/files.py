@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from glob import glob
+from glob import escape, glob
 from gzip import GzipFile
 from importlib import import_module
 from io import BytesIO
+from itertools import takewhile
 from lzma import LZMAError, LZMAFile
 from pathlib import Path
 from select import select
 from tempfile import NamedTemporaryFile
 from threading import Event
 from typing import IO, Any, BinaryIO, Protocol, Self, cast
+from urllib.parse import unquote
 
 from shoal.errors import ConfigError, InputError
 from shoal.formats import (
@@ -43,6 +45,8 @@ from shoal.observability import logger
 from shoal.policy import Policy
 
 PIPE = "-"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive and Spark write in the name of a folder for a missing value."""
 _UNCOMPRESS = {".zip": "unzip -p"}
 """Commands that uncompress files that are not read directly."""
 
@@ -320,11 +324,13 @@ def open_source(
     """Open an input in a format, under the limits of the policy; see `Format.read`."""
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
 
+    parts = parts_of(path)
+
     def read(one: BinaryIO, name: str) -> RecordSource:
         one = one if isinstance(one, FollowedFile) else source_format.prepared(one, name)
-        return source_format.read(one, policy, encoder, ReadOptions(name, max_bytes, with_columns))
+        partition = partition_of(path, name) if parts else {}
+        return source_format.read(one, policy, encoder, ReadOptions(name, max_bytes, with_columns, partition))
 
-    parts = parts_of(path)
     source = _joined(parts, read) if parts else read(stream, shown_name(path))
     known = {*policy.skip, *(attribute.path[0] for attribute in policy.value_attributes)}
     if policy.undeclared == "drop" and DELETED_FIELD not in known:
@@ -544,15 +550,38 @@ def parts_of(path: str) -> list[str]:
     if not Path(path).is_dir():
         found = [Path(one) for one in glob(path) if Path(one).is_file()]  # noqa: PTH207 - a pattern may be absolute
     else:
-        found = [one for one in Path(path).iterdir() if not one.name.startswith((".", "_"))]
-        if any(one.is_dir() for one in found):
+        found = list(_files_in(Path(path)))
+        if any(one.is_dir() or (one.parent != Path(path) and one.suffix.lower() != ".parquet") for one in found):
             raise ConfigError(
                 f"{path}: has folders in it; give the files as a pattern, such as '{path}/*/*.csv', without columns "
-                "that are in names of folders"
+                "that are in names of folders, which are read for Parquet files in folders such as year=2026 only"
             )
         if not found:
             raise ConfigError(f"{path}: is a folder without files")
     return sorted((str(one) for one in found if one.stat().st_size), key=os.fsencode)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and of those in it that are named as ``year=2024``; other folders as they are."""
+    for one in folder.iterdir():
+        if one.name.startswith((".", "_")):
+            continue
+        if one.is_dir() and "=" in one.name:
+            yield from _files_in(one)
+        else:
+            yield one
+
+
+def partition_of(source: str, part: str) -> dict[str, str | None]:
+    """Return the columns in the names of the folders around a part, below the folder or the pattern that is read."""
+    names = Path(part).parts[:-1]
+    fixed = Path(source).parts if Path(source).is_dir() else tuple(takewhile(_is_fixed, Path(source).parts))
+    pairs = (name.split("=", 1) for name in names[len(fixed) :] if "=" in name)
+    return {unquote(key): None if text == _NO_VALUE else unquote(text) for key, text in pairs}
+
+
+def _is_fixed(name: str) -> bool:
+    return escape(name) == name
 
 
 def _format_of_parts(parts: Sequence[str], option: str | None) -> FormatEntry:

@@ -67,7 +67,7 @@ class CsvFormat(Format):
 
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
-        name, max_bytes, with_columns = options
+        name, max_bytes, with_columns, _ = options
         reader = CsvReader(stream, policy, name=name)
         decoder = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         blocks = ((decoder.decode(part), list(part)) for part in reader)

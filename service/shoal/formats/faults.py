@@ -197,6 +197,10 @@ class FaultReason(StrEnum):
     NOT_CONNECT = "not a message of JsonConverter with schemas; correct unwrap in the policy, or set schemas.enable"
     NOT_CLOUDEVENT = "not an event in JSON format with JSON data; correct unwrap in the policy, or the events"
     IN_DEBEZIUM = "inside a message of Debezium; set unwrap: debezium"
+    IN_EXPORT = (
+        "a line of an exported topic, which holds the record in its field value",
+        "give the values alone: jq -c '.value | fromjson? // .' FILE > NEW.jsonl; or read the key: from: key",
+    )
     IN_CONNECT = "inside a message of JsonConverter with schemas; set unwrap: connect"
     IN_CLOUDEVENT = "inside an event in JSON format; set unwrap: cloudevents"
     DELETE = "a delete; set deletes: drop to leave such messages out"

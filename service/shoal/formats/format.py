@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from shoal.errors import ConfigError, InputError
@@ -39,6 +40,8 @@ class ReadOptions(NamedTuple):
     max_bytes: int = DEFAULT_MAX_BYTES
     with_columns: bool = False
     """Whether blocks also contain the unchanged fields as typed columns."""
+    partition: Mapping[str, str | None] = MappingProxyType({})
+    """Columns in the names of the folders of a Parquet file, as ``year=2024``; None for a missing value."""
 
 
 class Format(ABC):

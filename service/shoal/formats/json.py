@@ -72,7 +72,7 @@ class JsonFormat(MessageFormat):
 
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
-        name, max_bytes, with_columns = options
+        name, max_bytes, with_columns, _ = options
         decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         if not policy.envelope_attributes:
             lines = JsonLinesReader(stream, max_bytes=max_bytes)
@@ -348,7 +348,10 @@ def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault 
     if len(paths) > 1 and all(_value_at(record, path) == path[-1] for path in paths):
         return RecordFault(FaultReason.FIELD_NAMES)
     envelope = _envelope_of(record) if record.keys().isdisjoint(path[0] for path in paths) else ""
-    return RecordFault(_ENVELOPE_FAULTS[envelope][1]) if envelope else None
+    if envelope:
+        return RecordFault(_ENVELOPE_FAULTS[envelope][1])
+    is_export = {"partition", "offset", "value"} <= record.keys() and {path[0] for path in paths}.isdisjoint(record)
+    return RecordFault(FaultReason.IN_EXPORT) if is_export else None
 
 
 def _envelope_of(record: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ Members: TypeAlias = Mapping[str, msgspec.Raw]
 _MAX_LINE_BYTES = 16 * DEFAULT_MAX_BYTES
 """A longer line is not parsed; its record is too large."""
 
-_FIELDS = frozenset({"value", "key", "headers", "timestamp", "partition", "offset"})
+_FIELDS = frozenset({"value", "key", "headers", "timestamp", "topic", "partition", "offset"})
 _FIELD_OF = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 _INVALID_UTF8 = b"\xff"
 """Takes the place of bytes that are not UTF-8, which JSON cannot contain."""

@@ -36,6 +36,8 @@ _ESCAPED_BYTES = 6
 _NUMBER_BYTES = 32
 """Most bytes that JSON takes for a number or truth value, with punctuation."""
 _MAX_BITS = 64
+_EXACT_DIGITS = 15
+"""A float64 tells apart all decimals of so many digits."""
 _INFINITY = msgspec.Raw(b"1e999")
 _TYPE_OF = {
     "string": pa.string(),
@@ -53,7 +55,7 @@ class ParquetFormat(Format):
 
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
-        reader = ParquetReader(stream, policy, name=options.name)
+        reader = ParquetReader(stream, policy, name=options.name, partition=options.partition)
         return _source_of(reader, reader.schema, policy, encoder, options)
 
     def encoder(self, policy: Policy) -> ParquetEncoder:
@@ -75,23 +77,55 @@ class ParquetEncoder(JsonEncoder):
 
 
 class ParquetReader:
-    """The rows of a Parquet file, in groups of 1 to 65,536; InputError if it does not fit the policy."""
+    """The rows of a Parquet file, in groups of 1 to 65,536; InputError if it does not fit the policy.
 
-    def __init__(self, file: BinaryIO, policy: Policy, *, name: str = "input") -> None:
+    ``partition`` holds columns that the names of folders give all rows.
+    """
+
+    def __init__(
+        self, file: BinaryIO, policy: Policy, *, name: str = "input", partition: Mapping[str, str | None] | None = None
+    ) -> None:
         try:
             self._file = pq.ParquetFile(file)
         except (pa.ArrowException, OSError):
             raise InputError(f"{name}: not a valid Parquet file") from None
-        self._policy, self._name = policy, name
-        self.schema = _declared_schema(self._file.schema_arrow, policy, name, "Parquet file")
+        self._policy, self._name, schema = policy, name, self._file.schema_arrow
+        self._constants = {one: _constant(one, text, policy, name) for one, text in (partition or {}).items()}
+        for one, constant in self._constants.items():
+            schema = schema.append(pa.field(one, constant.type))
+        self.schema = _declared_schema(schema, policy, name, "Parquet file")
         self._columns = [*self.schema.names, *(name for name in policy.skip if name not in self.schema.names)]
 
     def __iter__(self) -> Iterator[_ParquetRows]:
         try:
-            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self._columns):
-                yield _ParquetRows(group, self._policy, self._name)
+            stored = [one for one in self._columns if one not in self._constants]
+            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=stored):
+                yield _ParquetRows(_with_floats(self._with_constants(group), self._policy), self._policy, self._name)
         except (pa.ArrowException, OSError):
             raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
+
+    def _with_constants(self, group: pa.RecordBatch) -> pa.RecordBatch:
+        if not self._constants:
+            return group
+        columns = [
+            pa.array([self._constants[one].as_py()] * group.num_rows, self._constants[one].type)
+            if one in self._constants
+            else group.column(one)
+            for one in self._columns
+        ]
+        return pa.RecordBatch.from_arrays(columns, self._columns)
+
+
+def _constant(column: str, text: str | None, policy: Policy, name: str) -> pa.Scalar:
+    """Return the value that the name of a folder gives a column, in the type that the policy declares."""
+    attribute = next((one for one in policy.attributes if one.name == column), None)
+    kind = pa.string() if attribute is None else _TYPE_OF.get(attribute.type, pa.string())
+    if attribute is not None and attribute.is_clustered and (attribute.unit or SCALES[attribute.scale].is_amount):
+        kind = pa.int64() if attribute.unit or attribute.integer else pa.float64()
+    try:
+        return pa.scalar(text).cast(kind)
+    except pa.ArrowException:
+        raise InputError(f"{name}: the folder {column}= names a value of another type than the policy says") from None
 
 
 def read_arrow(
@@ -100,7 +134,8 @@ def read_arrow(
     """Open a table in memory, as `ParquetFormat.read` opens a file with these columns; a stream needs small blocks."""
     schema = _declared_schema(table.schema, policy, options.name, "data frame")
     groups = table.select(schema.names).to_batches(block_size)
-    return _source_of((_ParquetRows(group, policy, options.name) for group in groups), schema, policy, encoder, options)
+    rows = (_ParquetRows(_with_floats(group, policy), policy, options.name) for group in groups)
+    return _source_of(rows, schema, policy, encoder, options)
 
 
 def _source_of(
@@ -113,6 +148,16 @@ def _source_of(
     )
     blocks = (block for rows in groups for block in rows.decode(decoder, max_bytes))
     return RecordSource(blocks, decoder.explain, unit="row", schema=schema)
+
+
+def _with_floats(group: pa.RecordBatch, policy: Policy) -> pa.RecordBatch:
+    """Return rows in which decimals of numeric attributes are the nearest float64, to which Arrow does not round."""
+    amounts = {a.name for a in policy.clustered if SCALES[a.scale].is_amount}
+    for place, one in enumerate(group.schema):
+        if one.name in amounts and pa.types.is_decimal(one.type):
+            numbers = [None if value is None else float(value) for value in group.column(place).to_pylist()]
+            group = group.set_column(place, one.name, pa.array(numbers, pa.float64()))
+    return group
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -442,6 +487,8 @@ def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
 def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
     """Return which type a quasi-identifier or steering attribute must have; empty if the column has it."""
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if pa.types.is_decimal(kind):
+        is_number = 0 <= kind.scale <= kind.precision <= _EXACT_DIGITS and SCALES[attribute.scale].is_amount
     if attribute.may_be_missing and pa.types.is_null(kind):
         return ""
     need = scale_of(attribute).column_need
@@ -449,7 +496,8 @@ def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
     fits = {"numbers": is_number, "texts": is_no_number, "plain texts": _is_text(kind)}
     if need is None or fits[need.kind]:
         return ""
-    cast = f"; cast it from {kind} to float64" if pa.types.is_decimal(kind) else ""
+    digits = f", of which a decimal has at most {_EXACT_DIGITS} digits; cast it from {kind} to float64"
+    cast = digits if pa.types.is_decimal(kind) else ""
     return f"a {attribute.role.value} {need.words}{cast or need.remedy}"
 
 

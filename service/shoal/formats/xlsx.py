@@ -36,7 +36,7 @@ class XlsxFormat(Format):
 
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
-        name, max_bytes, with_columns = options
+        name, max_bytes, with_columns, _ = options
         require_columns(policy, name, "workbook")
         names, rows = read_sheet(stream, name)
         require_names(names, policy, name)

@@ -303,6 +303,7 @@ _Found: TypeAlias = Iterator[tuple[str, str]]
 _MIN_STEP, _MAX_STEP = Decimal("1e-15"), Decimal("1e15")
 _MIN_WIDTH = 1e-12
 _TOO_WIDE = "is wider than the bounds, so all records would be equal; give a smaller step"
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _NO_SYMBOL = re.compile(r"^\s|[\d+.,'’-]|\s$")
 _NO_STEP = (
     "missing: a stream learns how far values are spread, but not the step of published values; give resolution (0 "
@@ -487,6 +488,8 @@ class _TimeRules(ScaleRules):
         if low is None or high is None:
             iso = "in the form of ISO 8601, such as 2020-01-31 or 2020-01-31T12:00:00Z"
             form = iso if unit is None else f"as numbers in the unit {unit}"
+            if unit is None and (numbers := {_unit_of(bound) for bound in section.bounds}) - {""}:
+                form += f"; for numbers since 1970 set unit: {max(numbers)}"
             yield "bounds", f"must be two times from year 1 to 9999, {form}: [low, high]"
         elif not low < high:
             yield "bounds", "low must be before high"
@@ -502,6 +505,12 @@ class _TimeRules(ScaleRules):
         own: dict[str, Any] = {} if attribute.unit is None else {"unit": attribute.unit}
         own |= {"format": list(attribute.formats)} if attribute.formats else {}
         return _range_settings(attribute, bounds, own, str(attribute.time_step))
+
+
+def _unit_of(bound: float | str) -> str:
+    """Return the unit in which a number is a time of the years 1973 to 2100; empty if it is none."""
+    size = 0.0 if isinstance(bound, str) else abs(bound)
+    return next((unit for unit, factor in _PER_SECOND.items() if 1e8 * factor <= size < 4.2e9 * factor), "")
 
 
 def _formats(section: AttributeSection) -> tuple[str, ...]:

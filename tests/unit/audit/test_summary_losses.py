@@ -156,10 +156,12 @@ def test_a_time_without_a_trend_is_no_clock() -> None:
     assert judged(summary | {"mean_loss": summary["mean_loss"] / 2})[:2] == (1, ["mean_loss"])
 
 
-def test_a_table_has_no_clocks_and_a_mean() -> None:
+def test_a_table_has_no_clocks_and_a_mean(capsys: pytest.CaptureFixture[str]) -> None:
     summary = released_clock("batch", CLOCK)
     assert "clocks" not in summary
     assert judged(summary, "--table")[:2] == (0, [])
+    assert judged(summary)[0] == 2
+    assert "add --table if shoal batch made the release" in capsys.readouterr().err
     assert judged(summary | {"mean_loss": summary["mean_loss"] + 0.01}, "--table")[:2] == (1, ["mean_loss"])
     assert any("clocks" in text for text in judged(summary | {"clocks": ["at"]}, "--table")[2])
 

@@ -311,3 +311,44 @@ def test_written_numbers_of_a_german_table_and_of_messages_get_their_keys(tmp_pa
         document = drafted(path, "id")
         assert said(document, "thousands", "symbol") == {"id": [None] * 2, "cost": [".", "€"], "rate": [None, "%"]}
         assert document["csv"]["decimal"] == ","
+
+
+def changes(count: int) -> list[dict[str, Any]]:
+    rows = [
+        {"id": f"u{i % 150}", "age": 20 + i % 50, "seen_at": (1_700_000_000 + 60 * i) * 10**9} for i in range(count)
+    ]
+    return [{"op": "c", "before": None, "after": row, "ts_ms": 1} for row in rows]
+
+
+@pytest.mark.parametrize(("unwrap", "is_export"), [("debezium", True), ("debezium", False), ("", True)])
+def test_exported_messages_and_envelopes_are_opened(tmp_path: Path, *, unwrap: str, is_export: bool) -> None:
+    records = [one if unwrap else one["after"] for one in changes(300)]
+    if unwrap:
+        records.append({"op": "d", "before": {"id": "u1"}, "after": None, "ts_ms": 1})
+    if is_export:
+        names = ("topic", "partition", "offset", "key", "value")
+        records = [
+            dict(zip(names, ("t", 0, i, f"k{i % 150}", json.dumps(one) if i % 2 else one), strict=True))
+            for i, one in enumerate(records)
+        ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    document = drafted(tmp_path / "a.jsonl", "key" if is_export else "id")
+    assert document.get("unwrap", "") == unwrap
+    found = said(document, "role", "scale", "unit")
+    assert (found["age"], found["seen_at"]) == (
+        ["quasi_identifier", "numeric", None],
+        ["quasi_identifier", "time", "ns"],
+    )
+    assert found.keys() == {"id", "age", "seen_at"} | ({"key"} if is_export else set())
+    if is_export:
+        assert document["attributes"]["key"]["from"] == "key"
+
+
+def test_exported_messages_without_keys_are_drafted_and_a_file_of_them_is_named(tmp_path: Path) -> None:
+    lines = [{"partition": 0, "offset": i, "key": None, "value": one["after"]} for i, one in enumerate(changes(300))]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    sample = read_sample(str(tmp_path / "a.jsonl"), None)
+    assert "jq -c '.value|fromjson?//.'" in sample.notes[0]
+    (tmp_path / "policy.yaml").write_text(write_draft(Draft.of(sample, "id")))
+    checked = run_command("check", "policy.yaml", "-i", "a.jsonl", folder=tmp_path)
+    assert "a line of an exported topic, which holds the record in its field value" in checked.stdout.decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from shoal.audit import verify
 from shoal.audit.scales import POINT, value_reader
+from shoal.drafts import read_sample
 from shoal.errors import PolicyError
 from shoal.formats.causes import describe_cell
 from shoal.policy import Attribute, Policy
@@ -128,6 +130,8 @@ def test_texts_in_another_form_are_refused(tmp_path: Path, keys: dict[str, Any],
         ({"format": "%d/%m/%Y", "unit": "s"}, "is for texts, and unit for numbers; remove one"),
         ({"unit": "years", "resolution": "day"}, "must be year with unit: years"),
         ({"unit": "years", "bounds": ["1900-01-01", "2030-01-01"]}, "as numbers in the unit years"),
+        ({"bounds": [1690000000000000, 1700000000000000]}, "for numbers since 1970 set unit: us"),
+        ({"bounds": [1690000000000000000, 1700000000000000000]}, "for numbers since 1970 set unit: ns"),
     ],
 )
 def test_forms_that_are_ambiguous_or_coarse_are_refused(tmp_path: Path, keys: dict[str, Any], fault: str) -> None:
@@ -284,3 +288,46 @@ def test_written_numbers_that_mean_two_things_are_refused(
     with pytest.raises(PolicyError) as caught:
         load(tmp_path, [QUASI | keys], **more)
     assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["lake", "lake/*/*/*.parquet"])
+def test_folders_of_hive_are_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    attributes = [QUASI | {"bounds": [2000, 2030], "integer": True}, QUASI | {"scale": "nominal", "missing": "group"}]
+    policy = load(tmp_path, [*attributes, QUASI | {"bounds": [0, 9]}], privacy={"k": 4})
+    for number in range(3):
+        folder = (
+            tmp_path / "lake" / f"x0=20{24 + number}" / f"x1={['a%20b', '01', '__HIVE_DEFAULT_PARTITION__'][number]}"
+        )
+        folder.mkdir(parents=True)
+        rows = [{"who": f"p{number}{i}", "x2": i, "ill": "a"} for i in range(4)]
+        pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
+    words = ["-i", source, "-o", "out.csv", "--evidence", "e.jsonl", "--summary", "s.json"]
+    ended = run_command("batch", "policy.json", *words)
+    assert "12 in, 12 out" in ended.stderr.decode(), ended.stderr.decode()
+    verdict = verify(policy, source, *(tmp_path / one for one in ("out.csv", "e.jsonl", "s.json")), table=True)
+    assert verdict.exit_code == 0, verdict.text()
+    published = {tuple(line.split(";")[:2]) for line in Path("out.csv").read_text().splitlines()[1:]}
+    assert published == {("2024", "a b"), ("2025", "01"), ("2026", "")}
+    assert read_sample(source, None).columns[("x0",)] == [2024] * 4 + [2025] * 4 + [2026] * 4
+    (tmp_path / "lake" / "x0=many").mkdir()
+    (tmp_path / "lake" / "x0=2024").rename(tmp_path / "lake" / "x0=many")
+    assert run_command("batch", "policy.json", *words).returncode == 2
+
+
+def test_decimals_are_numbers_up_to_15_digits(tmp_path: Path) -> None:
+    policy = load(tmp_path, [QUASI | {"bounds": [0, 9], "missing": "group"}], missing_values=["", "7"])
+    for digits, released in ((15, True), (16, False)):
+        kind = pa.decimal128(digits, 10)
+        values = [None if i % 4 == 1 else Decimal("7" if i % 4 == 2 else "0.1000000003") for i in range(ROWS)]
+        columns = {"who": [f"p{i}" for i in range(ROWS)], "x0": pa.array(values, kind), "ill": ["a"] * ROWS}
+        pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+        paths = [tmp_path / name for name in ("in.parquet", "out.csv", "e.jsonl", "s.json")]
+        words = ["-i", paths[0], "-o", paths[1], "--evidence", paths[2], "--summary", paths[3]]
+        ended = run_command("batch", str(tmp_path / "policy.json"), *map(str, words))
+        assert (ended.returncode == 0) == released
+        if not released:
+            assert "at most 15 digits; cast it from decimal128(16, 10) to float64" in ended.stderr.decode()
+            continue
+        assert verify(policy, *paths, table=True).exit_code == 0
+        assert sorted({line.split(";")[0] for line in paths[1].read_text().splitlines()[1:]}) == ["", "0.10"]

@@ -49,7 +49,7 @@ CSV = "who,age,job,note\n" + "".join(",".join(map(str, row)) + "\n" for row in R
 
 class PairsFormat(Format):
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
-        _, max_bytes, with_columns = options
+        _, max_bytes, with_columns, _ = options
         decoder = CsvDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         names = [attribute.name for attribute in policy.attributes]
 
