@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import errno
 import gc
 import json
 import logging
@@ -273,9 +274,14 @@ async def test_an_exception_that_no_task_retrieves_is_logged_by_location(
     del task
     gc.collect()
     await asyncio.sleep(0)
-    assert {line["location"].partition(":")[0] for line in logged_lines(restored_hooks, 2)} == {
-        "ValueError at test_errors.py"
-    }
+    lines = logged_lines(restored_hooks, 2)
+    assert {line["location"].partition(":")[0] for line in lines} == {"ValueError at test_errors.py"}
+    assert [line["during"] for line in lines] == ["Exception in callback", "Task exception was never retrieved"]
+    for _ in range(2):
+        loop.call_exception_handler({"message": CANARY, "exception": OSError(errno.EMFILE, CANARY)})
+    (line,) = logged_lines(restored_hooks)
+    assert line["event"] == "no file descriptor is left"
+    assert line["remedy"].startswith("raise the limit of open files, which is ")
 
 
 # ---------------------------------------------------------------- the command
