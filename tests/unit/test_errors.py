@@ -41,7 +41,10 @@ CANARY = "xq7canary9z"
 
 SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """Attributes of an exception from outside Shoal that hold no text made of a value."""
-SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "unfit_setting", "isinstance", "type"}
+SAFE_CALLS = {
+    *("error_code", "raise_location", "broker_error", "to_shoal_error", "unfit_setting", "isinstance", "type"),
+    "is_out_of_descriptors",  # it reads errno
+}
 SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app", "_refused_offset"}
 EXCEPTIONS = {
     ("frames/__init__.py", "ModuleNotFoundError"): "only the name of the module is read",
