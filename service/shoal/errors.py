@@ -9,6 +9,7 @@ ShoalError                      has a stable ``code``, which logs contain, and t
 │  └─ AnonymityViolation            a cluster does not satisfy k or the maximum share
 └─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3
    ├─ BrokerUnavailableError        retriable
+   ├─ TopicsChangedError            retriable: a topic was deleted, or has other partitions than at the start
    └─ FencedError                   retriable: another worker owns the partition now
 """
 
@@ -23,9 +24,11 @@ class ShoalError(Exception):
     The context of an error is removed, because the exception that caused it may contain a value.
     """
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     exit_code: ClassVar[int] = 1
     retriable: ClassVar[bool] = False
+    brief: str = ""
+    """What readiness says of it. Everybody who reaches the port may read that, so it holds no name."""
     may_pass: bool = False
     """Whether it may be gone later, although it looks like a wrong setting: as while credentials are rotated."""
 
@@ -111,6 +114,14 @@ class BrokerUnavailableError(BrokerError):
     """The broker is not reachable."""
 
     code = "broker_unavailable"
+    retriable = True
+
+
+class TopicsChangedError(BrokerError):
+    """A topic was deleted, or an input has another number of partitions than at the start."""
+
+    code = "topics_changed"
+    brief = "a topic was deleted, or the input has new partitions: all topics are checked again"
     retriable = True
 
 

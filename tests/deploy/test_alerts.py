@@ -40,6 +40,8 @@ FIRST_COMMIT: dict[str, Any] = {"read": 10_100, "released": 5000, "suppressed": 
 QUIET: dict[str, Any] = {"read": "0+1x240", "released": "0+1x240", "lag": "0x240"}
 """Sixty records in an hour."""
 
+WAITING = 'shoal_partitions_waiting{{job="shoal",instance="w1:9464",group="visits",reason="{reason}"}}'
+
 CASES = {
     # ------------------------------------------------------------ several pipelines
     "two healthy pipelines in one job": quiet(
@@ -258,6 +260,16 @@ CASES = {
         worker(ahead="0x60 3x180"),
         {60: "", 62: "ShoalDatedAhead"},
         said("warning", "records of in are dated more than an hour ahead of the clock of group visits", topic="in"),
+    ),
+    "records wait for the clock of a worker": Case(
+        worker() | {WAITING.format(reason="clock"): "0x59 2x180", WAITING.format(reason="delta"): "3x240"},
+        {60: "", 62: "ShoalClockBehind"},
+        said(
+            "critical",
+            "2 partitions of w1:9464 of group visits wait: its clock is behind that of the brokers",
+            job="shoal",
+            instance="w1:9464",
+        ),
     ),
     "the clock of a worker is wrong": Case(
         worker(clock="100+60x240"),

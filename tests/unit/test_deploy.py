@@ -32,6 +32,7 @@ METRICS = {
     *("shoal_oldest_held_seconds", "shoal_clusters_early_total", "shoal_records_skipped_total"),
     *("shoal_records_dated_ahead_total", "shoal_published_offsets_lost_total", "shoal_partitions_opening"),
     *("shoal_partitions_unreachable", "shoal_policy_changes_total", "shoal_delta_records"),
+    *("shoal_partitions_waiting", "shoal_records_refused_total"),
     *("shoal_clock_timestamp_seconds", "shoal_certificate_expiry_timestamp_seconds", "shoal_build_info"),
 }
 """The metrics that other programs may count on."""
@@ -217,7 +218,7 @@ def rules(kind: str) -> list[Any]:
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
     alerts = rules("alert")
-    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 25
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 26
     for rule in alerts:
         assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, rule["alert"]
         assert rule["labels"]["severity"] in {"warning", "critical"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import errno
 import gc
 import json
 import logging
@@ -40,7 +41,10 @@ CANARY = "xq7canary9z"
 
 SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """Attributes of an exception from outside Shoal that hold no text made of a value."""
-SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "unfit_setting", "isinstance", "type"}
+SAFE_CALLS = {
+    *("error_code", "raise_location", "broker_error", "to_shoal_error", "unfit_setting", "isinstance", "type"),
+    "is_out_of_descriptors",  # it reads errno
+}
 SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app", "_refused_offset"}
 EXCEPTIONS = {
     ("frames/__init__.py", "ModuleNotFoundError"): "only the name of the module is read",
@@ -273,9 +277,14 @@ async def test_an_exception_that_no_task_retrieves_is_logged_by_location(
     del task
     gc.collect()
     await asyncio.sleep(0)
-    assert {line["location"].partition(":")[0] for line in logged_lines(restored_hooks, 2)} == {
-        "ValueError at test_errors.py"
-    }
+    lines = logged_lines(restored_hooks, 2)
+    assert {line["location"].partition(":")[0] for line in lines} == {"ValueError at test_errors.py"}
+    assert [line["during"] for line in lines] == ["Exception in callback", "Task exception was never retrieved"]
+    for _ in range(2):
+        loop.call_exception_handler({"message": CANARY, "exception": OSError(errno.EMFILE, CANARY)})
+    (line,) = logged_lines(restored_hooks)
+    assert line["event"] == "no file descriptor is left"
+    assert line["remedy"].startswith("raise the limit of open files, which is ")
 
 
 # ---------------------------------------------------------------- the command

@@ -14,7 +14,17 @@ from shoal.errors import ConfigError
 from shoal.formats import streamed_formats
 from shoal.observability import certificate_warning, escape_control_characters, logger
 from shoal.observability.http_access import HttpAccess, parse_address
-from shoal.policy import DECIDE, KafkaSection, Policy, advise, explain, left_open, missing_credentials, shown_settings
+from shoal.policy import (
+    DECIDE,
+    KafkaSection,
+    Policy,
+    Stream,
+    advise,
+    explain,
+    left_open,
+    missing_credentials,
+    shown_settings,
+)
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
 
@@ -99,6 +109,20 @@ def _in_words(policy: Policy, settings: KafkaSection, advice: Sequence[str]) -> 
         yield from (f"  {sentence}" for sentence in advice)
 
 
+def held_memory(stream: Stream, max_record_bytes: int) -> str:
+    """Return how much memory the records that wait can need."""
+    largest = stream.delta * max_record_bytes
+    words = f"delta {stream.delta:,} x kafka.max_record_bytes {max_record_bytes:,} is {_megabytes(largest)}"
+    if largest > stream.max_held_bytes:
+        words += f"; beyond stream.max_held_bytes, {_megabytes(stream.max_held_bytes)}, records are decided early"
+    needed = _megabytes(min(largest, stream.max_held_bytes))
+    return f"memory: {words}. A worker can need {needed} for each of its partitions, beside some 300 MB"
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{max(1, round(size_bytes / 1e6)):,} MB"
+
+
 def _open_decisions(path: str) -> list[str]:
     """Return the lines of a draft of `shoal init` that its author has not decided on yet."""
     lines = enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)
@@ -120,13 +144,15 @@ def _print_sample(policy: Policy, options: argparse.Namespace) -> None:
 
 
 def _check_kafka_files(policy: Policy, settings: KafkaSection) -> list[str]:
-    """Refuse unusable files of the settings; return advice on the others.
+    """Refuse unusable files of the settings; return advice on the others, and log the memory that is needed.
 
     A file that cannot be read here is no fault: `shoal run` may run elsewhere, as another user. Advice is on that, on
     certificates that are not valid much longer, and on secrets that are not secret.
     """
     from shoal.kafka import certificate_files, check_files, open_secret_files  # noqa: PLC0415 - slow
 
+    if policy.stream is not None:
+        logger("cli").info(held_memory(policy.stream, settings.max_record_bytes))
     found = list(check_files(settings, has_secrets=False))
     require_no_fault(policy, (fault for fault in found if not fault.is_unread))
     return [

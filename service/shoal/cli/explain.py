@@ -42,6 +42,14 @@ ERRORS = {
     "anonymity": "A cluster had fewer than k people, or a person too large a share. Nothing of it was sent. Report it.",
     "broker": "The broker refused a request, or does not support it. The message names the setting or the permission.",
     "broker_unavailable": "The broker is not reachable, or does not answer. A worker tries again by itself.",
+    "descriptors": (
+        "The process may open no more files and connections. Raise the limit: LimitNOFILE of a systemd unit, ulimit -n "
+        "of a shell. A worker tries again by itself."
+    ),
+    "topics_changed": (
+        "A topic was deleted, or the input has new partitions. A worker checks all topics again by itself, and ends if "
+        "one is missing or has too few partitions."
+    ),
     "fenced": (
         "Another worker owns the partition now. This one joins the group again. If it recurs, look whether "
         "two workers have one kafka.instance_id."

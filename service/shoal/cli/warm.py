@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.errors import ConfigError
 from shoal.files import BackgroundRunner, ProgressDisplay
-from shoal.kernels.cache import EVERYTHING, has_cache, has_writable_cache, mark_compiled
+from shoal.kernels.cache import EVERYTHING, cache_fault, has_cache, has_writable_cache, mark_compiled
 from shoal.kernels.jit import with_compiled
 from shoal.observability import CompilationNotice, logger
 from shoal.policy import RULES, Policy
@@ -69,9 +69,11 @@ def execute(options: argparse.Namespace) -> int:
             if what == TABLES and not options.policy:
                 background.run(_compile_choices)
             log.info("kernels are ready", kernels_of=what, compiled_s=round(compilation.seconds - before_s, 1))
-    mark_compiled(policies[0].fingerprint if options.policy else EVERYTHING)
     if compilation.seconds and not has_writable_cache():
         raise ConfigError(NO_CACHE)
+    if fault := cache_fault():
+        raise ConfigError(f"shoal warm: kernels were compiled, but not written: {fault}")
+    mark_compiled(policies[0].fingerprint if options.policy else EVERYTHING)
     return 0
 
 

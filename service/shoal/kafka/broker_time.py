@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -87,14 +86,14 @@ class _DescribeTransactionsRequest(Request[_DescribeTransactionsRequest_v0]):  #
         return request_struct_class([self._transactional_id], {})
 
 
-class NoBrokerTimeError(Exception):
-    """The brokers are too old to tell their time."""
+TELLS_NO_TIME = -1
+"""In place of a time: the brokers are too old to tell it."""
 
 
 async def transaction_start_ms(producer: AIOKafkaProducer, transactional_id: str) -> int | None:
-    """Return when the last transaction of an id began, by the clock of its coordinator (ms); None without an answer.
+    """Return when the last transaction of an id began, by the clock of its coordinator (ms).
 
-    Raises `NoBrokerTimeError` if the broker does not know the request.
+    Without an answer return None, and `TELLS_NO_TIME` if the broker does not know the request.
     """
     client = producer.client
     try:
@@ -103,7 +102,7 @@ async def transaction_start_ms(producer: AIOKafkaProducer, transactional_id: str
             request = _DescribeTransactionsRequest(transactional_id)
             answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
     except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
-        raise NoBrokerTimeError from None
+        return TELLS_NO_TIME
     except CLIENT_ERRORS:
         return None
     described: dict[str, Any] = answer.to_object()["transactions"][0]
@@ -161,13 +160,9 @@ class ClockCheck:
     async def _broker_ms(self, messages: Sequence[Dated]) -> int | None:
         """Return what time it is for the broker (ms), by an answer of the last `FRESH_S`; None without an answer."""
         if not self._is_too_old and self.monotonic_clock() - self._asked_s > FRESH_S:
-            self._answer = None
-            with suppress(NoBrokerTimeError):
-                self._is_too_old = True
-                answer = await self.ask()
-                self._is_too_old = False
-                self._asked_s = self.monotonic_clock()
-                self._answer = None if answer is None else (self._asked_s, answer)
+            answer = await self.ask()
+            self._asked_s, self._is_too_old = self.monotonic_clock(), answer == TELLS_NO_TIME
+            self._answer = None if answer is None else (self._asked_s, answer)
         if self._is_too_old:
             # The broker's time is not before its stamps.
             stamps = [one.timestamp for one in messages if getattr(one, "timestamp_type", None) == _LOG_APPEND_TIME]

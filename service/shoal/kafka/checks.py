@@ -95,15 +95,15 @@ async def broker_configs(client: AIOKafkaAdminClient) -> dict[str, str] | None:
 
 @dataclass(slots=True)
 class UncheckedSettings:
-    """Warns of settings that were not checked: once in a process, although each consumer loop checks again."""
+    """Tells settings that were not checked: once in a process, although each consumer loop checks again."""
 
     _reported: set[str] = field(default_factory=set)
 
-    def warn(self, text: str, **fields: str) -> None:
-        """Log a warning, unless this process has logged one with this text."""
+    def tell(self, text: str, *, is_needed: bool = False, **fields: str) -> None:
+        """Log a line, unless this process has logged one with this text; a warning if the permission is needed."""
         if text not in self._reported:
             self._reported.add(text)
-            log.warning(text, **fields)
+            (log.warning if is_needed else log.info)(text, **fields)
 
 
 async def _configs(
@@ -161,7 +161,7 @@ async def preflight(
     ]
     if faults:
         raise settings_error([(fault.path, fault.message) for fault in faults], policy)
-    _warn_of_unchecked([topic for topic in written if topic not in configs], of_broker, settings, unchecked)
+    _tell_unchecked([topic for topic in written if topic not in configs], of_broker, settings, unchecked)
     # A message of the copy is smaller than every batch.
     return TopicLayout(
         counts, min([BATCH_BYTES, *(limit for topic, limit in limits.items() if topic != settings.progress_copy)])
@@ -189,23 +189,24 @@ async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> d
     return await ask_again_unless(lambda found: len(found) == len(names), described)
 
 
-def _warn_of_unchecked(
+def _tell_unchecked(
     topics: list[str], of_broker: dict[str, str] | None, settings: KafkaSection, unchecked: UncheckedSettings
 ) -> None:
-    """Warn of the settings that were not checked. The copy has a warning of its own: nothing fails if it is wrong."""
+    """Tell the settings that were not checked. The copy has a warning of its own: nothing fails if it is wrong."""
     if topics:
-        unchecked.warn(
+        unchecked.tell(
             "settings of topics not checked: grant DESCRIBE_CONFIGS on these topics in the ACLs",
             topics=", ".join(topics),
             not_checked="cleanup.policy, max.message.bytes",
         )
     if settings.progress_copy in topics:
-        unchecked.warn(
+        unchecked.tell(
             "kafka.progress_copy not checked: its topic must have cleanup.policy compact, without delete",
+            is_needed=True,
             topic=str(settings.progress_copy),
         )
     if of_broker is None:
-        unchecked.warn(
+        unchecked.tell(
             "settings of the broker not checked: grant DESCRIBE_CONFIGS on the cluster in the ACLs",
             not_checked="offset.metadata.max.bytes, transaction.max.timeout.ms",
         )

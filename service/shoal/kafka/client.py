@@ -32,8 +32,8 @@ from shoal.kafka.aiokafka_compat import (
     tolerate_invalid_header_names,
 )
 from shoal.kafka.credentials import TokenProvider, credential_fault, find_certificate_faults, forget_token, secret_of
-from shoal.kafka.silent_addresses import CLIENT_ID_PREFIX, without_silent
-from shoal.observability import logger, raise_location
+from shoal.kafka.silent_addresses import CLIENT_ID_PREFIX, lacked_descriptor, without_silent
+from shoal.observability import descriptors_remedy, is_out_of_descriptors, logger, raise_location
 from shoal.policy import FieldPath, KafkaSection
 
 MAX_NAMES = 8  # most partitions that a message names for one text
@@ -283,17 +283,32 @@ def broker_error(
     if isinstance(error, BrokerError):
         return error
     # The client wraps the errors of its background tasks.
-    for known in (error, error.__cause__):
-        if isinstance(known, _FENCED):
-            return FencedError("another worker, or an import of progress, owns the partition now")
-        if known is not None and (refusal := describe_refusal(known, settings, operation)) is not None:
-            return BrokerError(refusal)
-        for kind, words in _FINAL.items():
-            if isinstance(known, kind):
-                return BrokerError(words)
-    if any(known is not None and LOST_RESPONSE in known.args for known in (error, error.__cause__)):
+    causes = [known for known in (error, error.__cause__) if known is not None]
+    for known in causes:
+        if (found := _about_cause(known, settings, operation)) is not None:
+            return found
+    if any(LOST_RESPONSE in known.args for known in causes):
         return BrokerUnavailableError(_lost_response(settings))
-    return BrokerUnavailableError(_no_connection(error, settings))
+    return no_descriptor() if lacked_descriptor() else BrokerUnavailableError(_no_connection(error, settings))
+
+
+def _about_cause(error: BaseException, settings: KafkaSection | None, operation: Operation) -> BrokerError | None:
+    """Return what an error of the client or the system says by itself; None if it may be any loss of a connection."""
+    if isinstance(error, _FENCED):
+        return FencedError("another worker, or an import of progress, owns the partition now")
+    if is_out_of_descriptors(error):
+        return no_descriptor()
+    if (refusal := describe_refusal(error, settings, operation)) is not None:
+        return BrokerError(refusal)
+    return next((BrokerError(words) for kind, words in _FINAL.items() if isinstance(error, kind)), None)
+
+
+def no_descriptor() -> BrokerUnavailableError:
+    """Return the error for a process that may open no more files and connections."""
+    error = BrokerUnavailableError(f"no file descriptor is left: {descriptors_remedy()}")
+    error.code = "descriptors"
+    error.brief = "no file descriptor is left: raise the limit of open files (LimitNOFILE, ulimit -n)"
+    return error
 
 
 def _no_connection(error: BaseException, settings: KafkaSection | None) -> str:
@@ -348,7 +363,9 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
                 keyfile=settings.ssl_keyfile,
                 password=password,
             )
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if is_out_of_descriptors(error):
+                raise no_descriptor() from None
             raise credential_fault(_certificate_faults(settings)) from None
     if settings.security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"

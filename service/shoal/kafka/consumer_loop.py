@@ -32,7 +32,7 @@ from shoal.kafka.start import StartOptions
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
 from shoal.kafka.topics import member_id, settings_by_input
-from shoal.observability import Health, Metrics, logger
+from shoal.observability import SAME_INSTANCE, Health, Metrics, free_memory, logger
 from shoal.policy import KafkaSection, Policy
 
 POLL_S = 0.2  # longest poll (s)
@@ -51,14 +51,42 @@ def fetch_wait_ms(commit_interval_ms: int) -> int:
     return max(LEAST_WAIT_MS, commit_interval_ms)
 
 
+SHORT_SHARE, MEMORY_S = 0.1, 1.0
+"""Share of the container's memory below which it is short, and time between two looks at it (s)."""
+
+
+class MemoryWatch:
+    """Whether the memory of the container, if it has a limit, is nearly used up; the log says it."""
+
+    def __init__(self) -> None:
+        self._looked_s, self._was_short = -math.inf, False
+
+    def is_short(self) -> bool:
+        """Look at the memory, at most once in `MEMORY_S`."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < MEMORY_S:
+            return self._was_short
+        self._looked_s, free = now_s, free_memory()
+        is_short = free is not None and free[0] < SHORT_SHARE * free[1]
+        if is_short and not self._was_short:
+            log.warning(
+                "memory is nearly used up: partitions are read only while no transaction is sent",
+                remedy="raise the limit of memory, lower stream.max_held_bytes or stream.delta, or add workers",
+            )
+        self._was_short = is_short
+        return is_short
+
+
 class Poller:
     """Polls a consumer for the tasks of a loop; a poll without messages ends when a task has something to do.
 
-    A partition stays paused while its task is full or flushes: at each resume aiokafka would fetch again.
+    A partition stays paused while its task is full or flushes: at each resume aiokafka would fetch again. While the
+    memory of the container is nearly used up, all are paused until the transactions that are being sent have freed
+    theirs; if none is sent, reading goes on, because later records decide the waiting ones.
     """
 
-    def __init__(self, tasks: TaskManager) -> None:
-        self._tasks = tasks
+    def __init__(self, tasks: TaskManager, is_memory_short: Callable[[], bool] | None = None) -> None:
+        self._tasks, self._is_memory_short = tasks, is_memory_short or MemoryWatch().is_short
         self._paused: dict[TopicPartition, PartitionTask] = {}
 
     async def poll(
@@ -83,6 +111,8 @@ class Poller:
         self, kafka_consumer: AIOKafkaConsumer, flushing: Mapping[PartitionTask, asyncio.Task[None]]
     ) -> None:
         full = {tp: task for tp, task in self._tasks.items() if task.is_full or task in flushing}
+        if self._is_memory_short() and any(task.is_sending for _, task in self._tasks.items()):
+            full = dict(self._tasks.items())
         # A task that was opened since then has resumed its partition itself.
         freed = [tp for tp, task in self._paused.items() if tp not in full and self._tasks.is_open(tp, task)]
         self._paused = full
@@ -90,6 +120,32 @@ class Poller:
             kafka_consumer.pause(*full)
         if freed:
             kafka_consumer.resume(*(tp for tp in freed if tp in kafka_consumer.assignment()))
+
+
+class MemberWatch:
+    """Notices that another worker has the same ``kafka.instance_id``: each takes the place of the other, in turns.
+
+    The coordinator gives a static member another id if another worker joins in its place, or after its session timed
+    out. The latter happens once in a session timeout.
+    """
+
+    def __init__(self, settings: KafkaSection, health: Health) -> None:
+        self._settings, self._health = settings, health
+        self._member_id, self._changed_s, self._told_s = "", -math.inf, -math.inf
+
+    def note(self, member_id: str, now_s: float) -> None:
+        """Note the id that this worker has in the group after a rebalance."""
+        before, self._member_id = self._member_id, member_id
+        if self._settings.instance_id is None or before in {"", member_id}:
+            return
+        session_s, last_s = self._settings.session_timeout_ms / 1000, self._changed_s
+        self._changed_s = now_s
+        if now_s - last_s >= session_s:
+            return
+        self._health.same_instance_until_s = now_s + session_s
+        if now_s - self._told_s >= TELL_EVERY_S:
+            self._told_s = now_s
+            log.error(SAME_INSTANCE, instance_id=self._settings.instance_id, group=self._settings.group)
 
 
 Punctuation = Callable[[], Coroutine[Any, Any, None]]
@@ -131,6 +187,7 @@ class Punctuator:
                 raise error
 
 
+TELL_EVERY_S = 60.0  # time between two lines of the log that say the same (s)
 GROUP_POLL_S = 0.5
 MARGIN_S = 15.0
 """Time (s) beyond the session timeout: a worker that is just stopping renews its session until it has committed."""
@@ -218,7 +275,7 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
         self._liveness, self._stopping = liveness, stopping
         self._tasks = TaskManager(context)
         self._credentials = UsedCredentials(context.settings)
-        self._poller = Poller(self._tasks)
+        self._poller, self._members = Poller(self._tasks), MemberWatch(context.settings, context.health)
         self._punctuator = Punctuator()
         self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
@@ -361,6 +418,8 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
             return
         partitions = sorted(assigned)
         self._health.unassigned = not partitions
+        if (coordinator := getattr(self._consumer, "_coordinator", None)) is not None:
+            self._members.note(coordinator.member_id, time.monotonic())
         self._context.metrics.held_at_close = 0
         self._health.restoring = set(partitions)
         for tp in partitions:

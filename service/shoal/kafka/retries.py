@@ -58,6 +58,7 @@ class BrokerLiveness:
     def note_opened(self) -> None:
         """Note that all partitions of a loop were opened."""
         self._not_opened_since_s = self._not_started_since_s = None
+        self.health.failure = ""
 
     def note_not_opened(self, reasons: Mapping[TopicPartition, NotYetError], *, drains: bool) -> None:
         """Give up if for ``patience_s`` a producer could not start or, in a drain, a partition could not be opened."""
@@ -150,6 +151,7 @@ async def run_with_retries(
             failures = 0 if time.monotonic() - began_s > 2 * _BACKOFF_S[-1] else failures
             pause_s = backoff_s(failures)
             failures += 1
+            liveness.health.failure = error.brief
             log.warning(
                 "consumer loop ended",
                 code=error_code(error),

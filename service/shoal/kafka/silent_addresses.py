@@ -14,6 +14,7 @@ It depends on internals of aiokafka: ``client.create_conn`` and `AIOKafkaConnect
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from shoal.observability import logger
+from shoal.observability import is_out_of_descriptors, logger
 
 CLIENT_ID_PREFIX = "shoal-"
 """How the ids of Shoal's clients begin. Other clients of the process connect as before."""
@@ -75,6 +76,7 @@ class _Addresses:
         self.bootstrap: set[Address] = set()
         self.silent: dict[Address, _Silence] = {}
         self._answered_s: dict[Address, float] = {}
+        self.without_descriptor_s = -math.inf  # when a connection was last not opened for want of a file descriptor
 
     def is_left_out(self, address: Address) -> bool:
         """Return whether an address did not answer, and is not to be tried now."""
@@ -196,8 +198,11 @@ async def _create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnecti
     except TimeoutError:
         _addresses.note_silence(address, began_s)
         raise
-    except BaseException:
+    except BaseException as error:
         _addresses.end(address)
+        if is_out_of_descriptors(error):
+            # The client hides it.
+            _addresses.without_descriptor_s = time.monotonic()
         raise
     connection._request_timeout = timeout_ms / 1000  # noqa: SLF001 - of all later requests
     _addresses.end(address)
@@ -205,6 +210,11 @@ async def _create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnecti
 
 
 _create_conn_of_client: Any = aiokafka_client.create_conn
+
+
+def lacked_descriptor() -> bool:
+    """Return whether a connection was not opened lately because the process may open no more files."""
+    return time.monotonic() - _addresses.without_descriptor_s < LEFT_OUT_S
 
 
 def without_silent(bootstrap_servers: str) -> list[str]:

@@ -22,7 +22,7 @@ from aiokafka import TopicPartition
 from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError, InputError
 from shoal.formats import Block, DropReason, Envelope, FaultReason, MessageDecoder, Reason, RecordFault, message_format
-from shoal.kafka.broker_time import MAX_AHEAD_MS, ClockCheck, NoBrokerTimeError
+from shoal.kafka.broker_time import MAX_AHEAD_MS, TELLS_NO_TIME, ClockCheck
 from shoal.kafka.metadata import CommittedState, span_limit
 from shoal.kafka.offsets import OffsetState, OffsetTracker, contradicted
 from shoal.kafka.transactions import PartitionCounts, RecordCollector, TaskContext, TransactionSink
@@ -188,6 +188,11 @@ class PartitionTask:
         return bool(self._deferred) or (self._collector.is_full and (self._collector.is_busy or self._can_commit))
 
     @property
+    def is_sending(self) -> bool:
+        """Whether a transaction is being sent; its end frees memory."""
+        return self._collector.is_busy
+
+    @property
     def next_commit(self) -> tuple[float, asyncio.Task[None] | None]:
         """Time until `punctuate` packs a commit (s), infinite if it cannot; and the transaction that it waits for."""
         if not self._collector.is_busy:
@@ -262,7 +267,7 @@ class PartitionTask:
     async def _ask_broker(self) -> int | None:
         """Return what time it is for the broker (ms), after a commit that tells it; None without an answer."""
         if not self._sink.tells_time:
-            raise NoBrokerTimeError
+            return TELLS_NO_TIME
         self._suppress_compacted(self.tracker.next_offset)
         if not self._can_commit:
             return None
@@ -519,7 +524,8 @@ def _say_that_worker_lags() -> None:
 
 def is_any_ahead(messages: Sequence[Message], now_ms: int) -> bool:
     """Return whether one of these messages is dated too far ahead of a time (ms)."""
-    return max(map(_timestamp, messages)) > now_ms + MAX_AHEAD_MS
+    latest_ms: int = max(map(_timestamp, messages))
+    return latest_ms > now_ms + MAX_AHEAD_MS
 
 
 def block_length(held: int, *, is_small: bool) -> int:

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, InputError, ShoalError
+from shoal.errors import BrokerUnavailableError, InputError, ShoalError, TopicsChangedError
 from shoal.formats import message_format
 from shoal.kafka.checks import TopicLayout, UncheckedSettings
 from shoal.kafka.client import (
@@ -181,7 +181,7 @@ class TaskManager:
         counts, partition_count = context.counts.of(tp), self.layout.partitions[tp.topic]
         if partition >= partition_count:
             name = input_name(tp.topic, self._settings_by_input)
-            raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
+            raise TopicsChangedError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
             producer = TransactionalProducer(
                 context.policy,

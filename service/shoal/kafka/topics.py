@@ -23,7 +23,7 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest_v4
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
 
-from shoal.errors import BrokerUnavailableError
+from shoal.errors import TopicsChangedError
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.kafka.offsets import ProgressError, log_truncated
 from shoal.policy import KafkaSection
@@ -220,8 +220,8 @@ async def watch(
 ) -> None:
     """Compare topics with their state at the start at intervals, for as long as they agree.
 
-    Two answers in succession must differ: a broker that starts may not know all topics. Raises `BrokerUnavailableError`
-    if a topic was deleted or an input has another number of partitions, `ProgressError` if an input was recreated.
+    Two answers in succession must differ: a broker that starts may not know all topics. Raises `TopicsChangedError` if
+    a topic was deleted or an input has another number of partitions, `ProgressError` if an input was recreated.
     """
     expected, had_changed = {topic: TopicState(count, b"") for topic, count in input_counts.items()}, False
     while True:
@@ -242,17 +242,17 @@ async def watch(
 
 def _change_of(
     states: Mapping[str, TopicState], inputs: Mapping[str, TopicState]
-) -> BrokerUnavailableError | ProgressError | None:
+) -> TopicsChangedError | ProgressError | None:
     """Return the error for a change since the start; None if there is none."""
     for topic, state in sorted(states.items()):
         if not state.partition_count:
             name = input_name(topic, inputs) if topic in inputs else f"topic {topic}"
-            return BrokerUnavailableError(f"{name} no longer exists: checking all topics again")
+            return TopicsChangedError(f"{name} no longer exists: checking all topics again")
     for topic, expected in inputs.items():
         count = states.get(topic, expected).partition_count
         if count != expected.partition_count:
             counts = f"{count} partitions, {expected.partition_count} at the start"
-            return BrokerUnavailableError(f"{input_name(topic, inputs)} has {counts}: checking all topics again")
+            return TopicsChangedError(f"{input_name(topic, inputs)} has {counts}: checking all topics again")
     for topic, expected in inputs.items():
         if states.get(topic, expected).topic_id not in (b"", expected.topic_id):
             return log_truncated(topic, "the id of the topic has changed")

@@ -26,7 +26,7 @@ from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
 from shoal.formats import DropReason, MessageDecoder, Reason
 from shoal.kafka.aiokafka_compat import InvalidRecordError, append_values
-from shoal.kafka.broker_time import NoBrokerTimeError, transaction_start_ms
+from shoal.kafka.broker_time import TELLS_NO_TIME, transaction_start_ms
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.client import (
     CLIENT_ERRORS,
@@ -206,9 +206,11 @@ class TransactionalProducer:
         self._has_failed = False
 
     async def broker_time_ms(self) -> int | None:
-        """Return what time it is for the coordinator (ms), None without an answer; call it after a transaction."""
+        """Return what time it is for the coordinator (ms), after a transaction; else as `transaction_start_ms`."""
         start_ms = await transaction_start_ms(self._producer, transactional_id(self._settings, self._partition))
-        return None if start_ms is None else start_ms + round((time.monotonic() - self._began_s) * 1000)
+        if start_ms is None or start_ms == TELLS_NO_TIME:
+            return start_ms
+        return start_ms + round((time.monotonic() - self._began_s) * 1000)
 
     async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
         await self._producer.begin_transaction()
@@ -492,8 +494,8 @@ class TransactionSink(Protocol):
     """Whether a broker may tell its time."""
 
     async def broker_time_ms(self) -> int | None:
-        """Return what time it is for the broker (ms) after a transaction; raises `NoBrokerTimeError` if it has none."""
-        raise NoBrokerTimeError
+        """Return what time it is for the broker (ms), after a transaction; else as `transaction_start_ms`."""
+        return TELLS_NO_TIME
 
     async def close(self) -> None:
         """Close the producer of the partition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
@@ -45,6 +46,29 @@ def has_writable_cache() -> bool:
 def has_cache() -> bool:
     """Return whether compiled kernels are read from a folder."""
     return any(folder is not None for folder in kernel_folders())
+
+
+_NOT_WRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
+
+_faults: list[str] = []
+
+
+@contextmanager
+def noting_faults() -> Iterator[None]:
+    """Ignore errors of the system around an access to the folder; `cache_fault` tells those that keep kernels out."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NOT_WRITTEN:
+            _faults.append(os.strerror(error.errno))
+
+
+def cache_fault() -> str:
+    """Return why compiled kernels could not be written, with what to do; an empty text if they were."""
+    if not _faults:
+        return ""
+    folder = kernel_folders().own
+    return f"{_faults[0]} in {folder}: free space there, or set NUMBA_CACHE_DIR to another folder"
 
 
 def mark_compiled(name: str) -> None:

@@ -30,7 +30,7 @@ from numba.core.caching import IndexDataCacheFile, UserProvidedCacheLocator
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.cpu import CPUTargetOptions
 
-from shoal.kernels.cache import has_cache, kernel_folders
+from shoal.kernels.cache import has_cache, kernel_folders, noting_faults
 from shoal.kernels.jit import Kernel, inner_options
 
 _numba_flags: Any = config  # its names are set when numba is imported, so type checkers do not know them
@@ -82,7 +82,7 @@ def _tolerate_cache_errors(cache_of_kernel: Any) -> None:  # noqa: ANN401 - numb
     numba does so on Windows only. A later numba may lack the guard: then a full disk ends the process.
     """
     if hasattr(cache_of_kernel, _GUARD):
-        setattr(cache_of_kernel, _GUARD, partial(suppress, OSError))
+        setattr(cache_of_kernel, _GUARD, noting_faults)
         cache_of_kernel.load_overload = partial(_load_or_discard, cache_of_kernel, cache_of_kernel.load_overload)
 
 

@@ -9,10 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from shoal.observability.logs import (
+    descriptors_remedy,
     error_code,
     escape_control_characters,
     install_exception_hooks,
     install_loop_exception_handler,
+    is_out_of_descriptors,
     join_logs,
     logger,
     raise_location,
@@ -21,8 +23,9 @@ from shoal.observability.logs import (
 
 if TYPE_CHECKING:
     from shoal.observability.certificates import certificate_warning
-    from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, KernelCompiler
+    from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, KernelCompiler, free_memory
     from shoal.observability.metrics import (
+        SAME_INSTANCE,
         ClusterFigures,
         Health,
         Metrics,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "SAME_INSTANCE",
     "TABLE_COMPILE_S",
     "ClusterFigures",
     "CompilationNotice",
@@ -40,10 +44,13 @@ __all__ = [
     "KernelCompiler",
     "Metrics",
     "certificate_warning",
+    "descriptors_remedy",
     "error_code",
     "escape_control_characters",
+    "free_memory",
     "install_exception_hooks",
     "install_loop_exception_handler",
+    "is_out_of_descriptors",
     "join_logs",
     "log_refusals",
     "log_totals",
@@ -57,8 +64,9 @@ __all__ = [
 if not TYPE_CHECKING:
     _MODULES = {
         "certificates": ("certificate_warning",),
-        "compilation": ("TABLE_COMPILE_S", "CompilationNotice", "KernelCompiler"),
+        "compilation": ("TABLE_COMPILE_S", "CompilationNotice", "KernelCompiler", "free_memory"),
         "metrics": (
+            "SAME_INSTANCE",
             "ClusterFigures",
             "Health",
             "Metrics",

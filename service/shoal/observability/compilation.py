@@ -20,7 +20,14 @@ from typing import Self
 
 import structlog
 
-from shoal.kernels.cache import compiling_alone, has_writable_cache, mark_compiled, was_compiled
+from shoal.kernels.cache import (
+    cache_fault,
+    compiling_alone,
+    has_writable_cache,
+    kernel_folders,
+    mark_compiled,
+    was_compiled,
+)
 from shoal.kernels.jit import INTERPRETED_HELD, is_final, set_preparing, use_compiled, with_compiled
 from shoal.policy import Policy
 from shoal.process_end import register_compiling, wait_at_exit
@@ -45,6 +52,11 @@ CHILD_NICENESS = 5
 """How much less of a busy processor the compiler gets: a third of the share of the worker."""
 
 NOT_COMPILED = "kernels were not compiled, and records are processed more slowly"
+
+CACHE_FULL = "the cache of kernels could not be written: each process compiles them anew, in a thread"
+
+_NOT_WRITTEN = 74
+"""Exit code of a child that could not write what it compiled."""
 
 _NEEDED_BYTES = 400_000_000
 """Memory that compiling needs."""
@@ -160,6 +172,10 @@ class KernelCompiler:
         _close_input(child)
         if code == 0:
             self._load()
+        elif code == _NOT_WRITTEN:
+            folder = str(kernel_folders().own)
+            self._log.warning(CACHE_FULL, folder=folder, remedy="free space there, or set NUMBA_CACHE_DIR")
+            self._start_thread()
         else:
             self._end(NOT_COMPILED, exit_code=code)
 
@@ -225,6 +241,8 @@ def compile_as_child() -> None:
     with compiling_alone(policy.fingerprint), with_compiled():
         if not was_compiled(policy.fingerprint):
             precompile(policy)
+        if cache_fault():
+            os._exit(_NOT_WRITTEN)
         mark_compiled(policy.fingerprint)
     os._exit(0)
 
@@ -235,16 +253,22 @@ def _end_with_parent() -> None:
 
 
 def _has_memory() -> bool:
-    """Return whether the limit of the container, if there is one, leaves what compiling needs.
+    """Return whether the limit of the container, if there is one, leaves what compiling needs."""
+    free = free_memory()
+    return free is None or free[0] > _NEEDED_BYTES
+
+
+def free_memory() -> tuple[int, int] | None:
+    """Return how much the limit of the container leaves, and the limit (bytes); None if there is none.
 
     Pages of files that nobody has read lately do not count: the kernel drops them when memory is needed.
     """
     try:
         limit, used = (int((_CONTROL_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
         statistics = dict(line.split() for line in (_CONTROL_GROUP / "memory.stat").read_text().splitlines())
-        return limit - used + int(statistics["inactive_file"]) > _NEEDED_BYTES
+        return limit - used + int(statistics["inactive_file"]), limit
     except (OSError, ValueError, KeyError):
-        return True
+        return None
 
 
 class CompilationNotice:

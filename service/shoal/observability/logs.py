@@ -11,9 +11,12 @@ never is one there: clients handle messages as bytes.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import math
 import re
+import resource
 import sys
 import threading
 import time
@@ -39,6 +42,19 @@ _GROUPS = re.compile("|".join(("%%", rf"\({_JOINED}\)", rf"\[{_JOINED}\]", f"'{_
 """Placeholders of a logging template, with the quotation marks or brackets around them."""
 _ROUTINE = ("Heartbeat failed for group %s because it is rebalancing",)
 """Templates of warnings that every rebalance writes."""
+
+
+_LOOP_MESSAGES = (
+    "Task exception was never retrieved",
+    "Future exception was never retrieved",
+    "Task was destroyed but it is pending",
+    "Exception in callback",
+    "Unclosed",
+    "Fatal",
+)
+"""How messages of asyncio and of the client begin; what follows may quote arguments."""
+
+REPORT = "the worker goes on; report it with code and location if it recurs"
 
 
 def logger(package: str) -> structlog.stdlib.BoundLogger:
@@ -75,13 +91,32 @@ def install_exception_hooks() -> None:
     sys.unraisablehook = lambda args: log_error(args.exc_value)
 
 
+def is_out_of_descriptors(error: BaseException | None) -> bool:
+    """Return whether an error says that the process, or the machine, may open no more files and connections."""
+    return isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}
+
+
+def descriptors_remedy() -> str:
+    """Return what to do about it, with the limit of this process."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return f"raise the limit of open files, which is {limit} (LimitNOFILE of a systemd unit, ulimit -n of a shell)"
+
+
 def install_loop_exception_handler(loop: asyncio.AbstractEventLoop) -> None:
     """Do the same for the callbacks and tasks of an event loop whose exceptions no code retrieves."""
+    told_s = -math.inf
 
     def log_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if is_out_of_descriptors(error):
+            nonlocal told_s  # asyncio tries to accept a connection every second
+            if time.monotonic() - told_s >= REPEAT_INTERVAL_S:
+                told_s = time.monotonic()
+                logger("process").error("no file descriptor is left", remedy=descriptors_remedy())
+            return
         fields = {} if error is None else {"code": error_code(error), "location": raise_location(error)}
-        logger("process").error("unhandled error in an event loop", **fields)
+        during = next((words for words in _LOOP_MESSAGES if str(context.get("message")).startswith(words)), "")
+        logger("process").error("unhandled error in an event loop", **fields, during=during, remedy=REPORT)
 
     loop.set_exception_handler(log_error)
 

@@ -71,6 +71,7 @@ _EXTREMES = {
 """Gauges of the clusters of one step; NaN until something was measured."""
 
 
+SAME_INSTANCE = "another worker has the same kafka.instance_id: give each its own"
 OPENING_S = 5.0
 """A partition without a leader can stay closed for long, while the others are read."""
 LOOK_S = 0.1
@@ -90,6 +91,10 @@ class Health:
     unassigned: bool = False
     """The group assigned no partition to this worker, as where there are more workers than partitions."""
 
+    same_instance_until_s: float = -math.inf
+    """Until when (s, monotonic) it is assumed that another worker has the same ``kafka.instance_id``."""
+    failure: str = ""
+    """Why the last consumer loop ended, until all partitions are open again."""
     waits: Sequence[str] = ()
     """Why it takes no records of some of its partitions."""
 
@@ -120,8 +125,12 @@ class Health:
             "no leader of its partitions answers": self.leaders_away,
             "not a member of the group yet": not self.joined,
             "partitions are being restored": bool(self.restoring),
+            SAME_INSTANCE: time.monotonic() < self.same_instance_until_s,
         }
-        return [*(reason for reason, holds in facts.items() if holds), *(f"records wait: {one}" for one in self.waits)]
+        found = [reason for reason, holds in facts.items() if holds]
+        if found and self.failure:
+            found.append(self.failure)
+        return [*found, *(f"records wait: {one}" for one in self.waits)]
 
 
 TOLD_EVERY_S, TOLD_AT_ONCE = 60.0, 10
@@ -159,9 +168,6 @@ class Metrics:
         self.dated_ahead = counter(
             "shoal_records_dated_ahead_total", "Records quarantined as dated more than an hour ahead of the clock", tp
         )
-        self.refused = counter(
-            "shoal_records_refused_total", "Refused records by field and reason; stepped", ("attribute", "reason")
-        )
         self.output_lost = counter(
             "shoal_published_offsets_lost_total",
             "Offsets of the output that brokers had acknowledged and have lost",
@@ -191,16 +197,25 @@ class Metrics:
         self._clipped: Counts[tuple[str, int]] = Counts()
         self._unknown: Counts[tuple[str, str, int]] = Counts()
         self._weights: dict[tuple[str, int], float] = {}
+        self._add_refusals()
+        self.unknown_totals: Counts[str] = Counts()
+        """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
+        self.held_at_close = 0
+        """Records that the partitions closed last still held."""
+
+    def _add_refusals(self) -> None:
+        self.refused = Counter(
+            "shoal_records_refused_total",
+            "Refused records by field and reason; stepped",
+            ("attribute", "reason"),
+            registry=self.registry,
+        )
         self.refusals = RefusalCounter()
         """Refused messages by reason and field; they are logged at intervals and at the end."""
         self._refused: Counts[tuple[str, str]] = Counts()
         self._refused_count = 0
         self._told, self._told_s = self.totals(), -math.inf
         self._untold_since_s: float | None = None
-        self.unknown_totals: Counts[str] = Counts()
-        """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
-        self.held_at_close = 0
-        """Records that the partitions closed last still held."""
 
     def _add_histograms(self) -> None:
         self.size = self._histogram("shoal_cluster_size", "Records of a cluster", SIZES)

@@ -10,6 +10,7 @@ from shoal.audit.findings import WEIGHTS
 from shoal.cli.command_line import main
 from shoal.cli.explain import CHECKS, ERRORS, EXIT_CODES, FINDINGS, REASONS
 from shoal.formats.faults import DropReason, Reason
+from shoal.kafka.client import no_descriptor
 from support.house import ROOT
 
 pytestmark = pytest.mark.unit
@@ -21,7 +22,7 @@ def test_every_code_is_explained() -> None:
     assert set(re.findall(r'Finding\(\s*"([a-z_]+)"', source)) <= set(FINDINGS)
     assert set(WEIGHTS) <= set(FINDINGS)
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ShoalError)]
-    assert {kind.code for kind in kinds} - {"error"} == set(ERRORS)
+    assert {kind.code for kind in kinds} - {"error"} | {no_descriptor().code} == set(ERRORS)
     assert {*Reason, *DropReason} == set(REASONS)
     assert {"0", "1", "2", "3"} <= set(EXIT_CODES)
 
@@ -40,4 +41,4 @@ def test_an_unknown_code_is_refused_with_the_nearest(capsys: pytest.CaptureFixtu
     assert main(["explain", "undecodeable"]) == 2
     assert "did you mean undecodable?" in capsys.readouterr().err
     assert main(["explain"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 79
+    assert len(capsys.readouterr().out.splitlines()) == 81

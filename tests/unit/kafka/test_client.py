@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -15,7 +17,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.errors import KafkaTimeoutError
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka import client, progress_copy, start
+from shoal.kafka import client, progress_copy, silent_addresses, start
 from shoal.kafka.aiokafka_compat import LOST_RESPONSE
 from shoal.kafka.client import (
     NotYetError,
@@ -212,6 +214,19 @@ def test_the_remedy_for_a_certificate_depends_on_what_is_wrong(code: int, remedy
     error.verify_code, error.verify_message = code, "words of OpenSSL"
     found = client.unfit_setting(error, KafkaSection(), "kafka:9093")
     assert str(found) == f"the certificate of the broker is not trusted (words of OpenSSL): {remedy}"
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_a_lack_of_file_descriptors_is_named_also_where_the_client_hides_it(
+    is_hidden: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lack = OSError(errno.EMFILE, "words of the system")
+    monkeypatch.setattr(silent_addresses._addresses, "without_descriptor_s", time.monotonic() if is_hidden else 0.0)
+    monkeypatch.setattr(silent_addresses, "LEFT_OUT_S", 5.0)
+    found = client.broker_error(kafka_errors.NodeNotReadyError() if is_hidden else lack)
+    assert found.code == "descriptors"
+    assert str(found).startswith("no file descriptor is left: raise the limit of open files, which is ")
 
 
 # ---------------------------------------------------------------- permissions

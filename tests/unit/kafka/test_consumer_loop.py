@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerError, BrokerUnavailableError, InputError
 from shoal.formats import JsonDecoder
 from shoal.kafka import consumer_loop
-from shoal.kafka.consumer_loop import ConsumerLoop, Poller, wait_until_no_members
+from shoal.kafka.consumer_loop import ConsumerLoop, MemberWatch, MemoryWatch, Poller, wait_until_no_members
 from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.retries import BrokerLiveness
@@ -249,6 +250,7 @@ class Task:
     wait_s: float = math.inf
     transaction: asyncio.Task[None] | None = None
     is_full: bool = False
+    is_sending: bool = False
 
     @property
     def next_commit(self) -> tuple[float, asyncio.Task[None] | None]:
@@ -354,6 +356,52 @@ async def test_the_partition_of_a_full_task_stays_paused_until_it_has_room() -> 
     await poller.poll(consumer, {})
     await poller.poll(consumer, {})
     assert consumer.calls[2:] == [("resume", "0")]
+
+
+async def test_short_memory_pauses_reading_only_while_a_transaction_is_sent() -> None:
+    first, second = Task(), Task(is_sending=True)
+    tasks: Any = Tasks(first=first, second=second)
+    consumer: Any = PollConsumer(messages={SECOND: ["a"]})
+    await Poller(tasks, lambda: False).poll(consumer, {})
+    assert consumer.calls == []
+    poller = Poller(tasks, lambda: True)
+    await poller.poll(consumer, {})
+    assert consumer.calls == [("pause", "0", "1")]
+    second.is_sending = False
+    await poller.poll(consumer, {})
+    assert consumer.calls[1:] == [("resume", "0", "1")]
+
+
+def test_memory_is_short_below_a_tenth_of_the_limit_of_the_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, is_short in ((None, False), ((100, 1000), False), ((99, 1000), True)):
+        monkeypatch.setattr(consumer_loop, "free_memory", lambda found=free: found)
+        assert MemoryWatch().is_short() == is_short
+
+
+@pytest.mark.parametrize(
+    ("ids", "instance_id", "is_shared"),
+    [
+        ([("a", 0.0), ("b", 1.0), ("c", 2.0)], "one", True),
+        ([("a", 0.0), ("b", 1.0), ("c", 2.0)], None, False),
+        ([("a", 0.0), ("a", 1.0), ("a", 2.0)], "one", False),
+        # Its session timed out, as after a pause of the machine.
+        ([("a", 0.0), ("b", 1.0), ("c", 11.0)], "one", False),
+    ],
+)
+def test_two_workers_with_one_instance_id_are_named(
+    ids: list[tuple[str, float]],
+    instance_id: str | None,
+    is_shared: bool,  # noqa: FBT001
+) -> None:
+    health = Health(joined=True, broker_reached=True)
+    watch = MemberWatch(KafkaSection(group="g", instance_id=instance_id, session_timeout_ms=10_000), health)
+    now_s = time.monotonic()
+    with capture_logs() as lines:
+        for member_id, at_s in ids:
+            watch.note(member_id, now_s + at_s)
+    words = "another worker has the same kafka.instance_id: give each its own"
+    assert [line["event"] for line in lines] == [words] * is_shared
+    assert health.status == (f"not ready: {words}" if is_shared else "ready")
 
 
 async def test_a_partition_whose_task_was_replaced_is_not_resumed() -> None:

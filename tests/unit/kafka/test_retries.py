@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError
+from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError, TopicsChangedError
 from shoal.kafka import retries
 from shoal.kafka.client import NotYetError, leader_away
 from shoal.kafka.retries import BrokerLiveness, backoff_s, run_with_retries
 from shoal.observability import Health
+from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
 
@@ -135,6 +136,29 @@ async def test_loss_and_return_of_the_broker_are_logged_once_each(
 
 
 # ---------------------------------------------------------------- pauses
+
+
+async def test_readiness_says_why_a_loop_ended_until_all_partitions_are_open_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retries, "backoff_s", lambda _: 0.0)
+    health = Health(broker_reached=True)
+    liveness, said = BrokerLiveness(health, 300.0), list[str]()
+
+    async def run() -> None:
+        said.append(health.status)
+        if len(said) == 1:
+            raise TopicsChangedError("the input has 3 partitions, 2 at the start: checking all topics again")
+        health.joined = True
+        liveness.note_opened()
+        said.append(health.status)
+
+    await run_with_retries(KafkaSection(bootstrap_servers="b:1"), liveness, asyncio.Event(), run)
+    member = "not ready: not a member of the group yet"
+    why = "a topic was deleted, or the input has new partitions: all topics are checked again"
+    assert said == [member, f"{member}, {why}", "ready"]
+    # The brokers answer: their patience does not run out.
+    assert health.broker_reached
 
 
 def test_pauses_grow_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from shoal.errors import BrokerUnavailableError
+from shoal.errors import TopicsChangedError
 from shoal.kafka.offsets import ProgressError
 from shoal.kafka.topics import TopicState, has_several_inputs, member_id, settings_by_input, watch
 from shoal.policy import KafkaSection
@@ -78,7 +78,7 @@ async def watched(*answers: int | bytes | Exception | None, others: Sequence[int
     for task in (watching, waiter):
         task.cancel()
     (result, _) = await asyncio.gather(watching, waiter, return_exceptions=True)
-    return str(result) if isinstance(result, (BrokerUnavailableError, ProgressError)) else "no change"
+    return str(result) if isinstance(result, (TopicsChangedError, ProgressError)) else "no change"
 
 
 @pytest.mark.parametrize(

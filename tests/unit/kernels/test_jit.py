@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -289,6 +290,7 @@ def test_errors_of_reading_a_cache_are_tolerated_when_it_is_read_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "_faults", [])
 
     class CacheOfKernel:
         def _guard_against_spurious_io_errors(self) -> AbstractContextManager[None]:
@@ -310,6 +312,10 @@ def test_errors_of_reading_a_cache_are_tolerated_when_it_is_read_only(
     for error in (OSError(), EOFError(), ValueError(), AttributeError()):
         cache_of_kernel.load_overload(error)
     cache_of_kernel.save_overload(OSError())
+    assert cache.cache_fault() == ""
+    cache_of_kernel.save_overload(OSError(errno.ENOSPC, "", "any"))
+    assert cache.cache_fault().startswith("No space left on device in ")
+    assert cache.cache_fault().endswith(": free space there, or set NUMBA_CACHE_DIR to another folder")
     for error in (ValueError(), AttributeError(), EOFError()):
         with pytest.raises(type(error)):
             cache_of_kernel.save_overload(error)

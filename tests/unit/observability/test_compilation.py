@@ -213,6 +213,17 @@ def test_records_are_processed_without_the_compiler_if_it_fails(scene: Scene) ->
     assert scene.compiled == []
 
 
+def test_a_full_cache_is_named_and_a_thread_compiles(scene: Scene) -> None:
+    with KernelCompiler(scene.policy, cast("Any", scene.log), patience_s=0.0) as compiler:
+        compiler.advance()
+        scene.child.code = 74
+        advance_until_loaded(compiler)
+    (line,) = scene.log.lines[1:]
+    assert line.startswith("the cache of kernels could not be written: each process compiles them anew, in a thread")
+    assert "free space there, or set NUMBA_CACHE_DIR" in line
+    assert scene.compiled == [scene.policy.fingerprint, "process"]
+
+
 def test_records_are_processed_without_the_compiler_if_it_cannot_be_started(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
