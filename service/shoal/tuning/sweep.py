@@ -70,25 +70,29 @@ def sweep(
     with Workers(bench, min(workers, len(settings))) as pool:
         try:
             _measure(pool, found, [Task(one, is_table) for one in settings], [Task(one, True) for one in tables])
-            found.choice = choose(found.tried, targets)
-            _search_weights(pool, found, found.choice.chosen, is_table=is_table)
+            _require_own(found)
+            _search_weights(pool, found, choose(found.tried, targets).chosen, is_table=is_table)
+            half = replace(bench, most=max(1, sample.records // 2), samples={})
+            outcome = half.run(Task(_choice(found, targets).chosen.setting, is_table))
+            found.half = outcome if isinstance(outcome, Figures) else None
         except KeyboardInterrupt:
             if not found.tried:
                 raise
             found.is_interrupted = True
-    if not found.tried or found.tried[0].setting:
-        raise InputError(_refusal(found))
-    found.choice = choose([*found.tried, *found.weighted[1:]], targets)
-    if not found.is_interrupted:
-        half = replace(bench, most=max(1, sample.records // 2), samples={})
-        outcome = half.run(Task(found.choice.chosen.setting, is_table))
-        found.half = outcome if isinstance(outcome, Figures) else None
+    _require_own(found)
+    found.choice = _choice(found, targets)
     return found
 
 
-def _refusal(found: Sweep) -> str:
-    own = next((one["reason"] for one in found.refused if one["setting"] == in_words({})), "it was not tried")
-    return f"the sample cannot be released under the policy itself: {own}"
+def _choice(found: Sweep, targets: Sequence[Target]) -> Choice:
+    return choose([*found.tried, *found.weighted[1:]], targets)
+
+
+def _require_own(found: Sweep) -> None:
+    """Raise InputError unless the sample was released under the policy itself, beside which all others are shown."""
+    if not found.tried or found.tried[0].setting:
+        own = next((one["reason"] for one in found.refused if one["setting"] == in_words({})), "it was not tried")
+        raise InputError(f"the sample cannot be released under the policy itself: {own}")
 
 
 def _tables(settings: Sequence[Setting]) -> list[Setting]:
@@ -112,7 +116,7 @@ def _measure(pool: Workers, found: Sweep, streams: list[Task], tables: list[Task
             if isinstance(outcome, Figures):
                 kept.append(Measured(task.setting, outcome))
             else:
-                kind = " as one table" if task.is_table else ""
+                kind = " as one table" if kept is found.tables else ""
                 found.refused.append({"setting": in_words(task.setting) + kind, "reason": outcome})
 
 
