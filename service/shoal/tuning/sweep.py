@@ -11,6 +11,7 @@ from shoal.files import ProgressDisplay
 from shoal.tuning.measuring import Figures
 from shoal.tuning.pool import Bench, Outcome, Task, Workers
 from shoal.tuning.settings import (
+    SPAN,
     WEIGHT,
     Setting,
     Tuned,
@@ -26,6 +27,7 @@ from shoal.tuning.targets import Choice, Measured, Target, choose
 MOST_WEIGHTED = 8
 """Quasi-identifiers whose weights are changed: those with the largest loss."""
 ROUNDS, FIRST_FACTOR = 3, 2.0
+_SPAN_OF_REORDERING = 3  # target_span over the mean number of places that it gave, about
 _GAIN = 0.01  # share of the mean loss that a change of weights must save
 
 
@@ -71,6 +73,8 @@ def sweep(
         try:
             _measure(pool, found, [Task(one, is_table) for one in settings], [Task(one, True) for one in tables])
             _require_own(found)
+            if grid is None and not is_table:
+                _combine(pool, found, targets)
             _search_weights(pool, found, choose(found.tried, targets).chosen, is_table=is_table)
             half = replace(bench, most=max(1, sample.records // 2), samples={})
             outcome = half.run(Task(_choice(found, targets).chosen.setting, is_table))
@@ -118,6 +122,21 @@ def _measure(pool: Workers, found: Sweep, streams: list[Task], tables: list[Task
             else:
                 kind = " as one table" if kept is found.tables else ""
                 found.refused.append({"setting": in_words(task.setting) + kind, "reason": outcome})
+
+
+def _combine(pool: Workers, found: Sweep, targets: Sequence[Target]) -> None:
+    """Where no setting holds all targets, try rules, or for a target of reordering positions, with each k and delta."""
+    if not targets or not choose(found.tried, targets).missed:
+        return
+    limits = [target.limit for target in targets if target.name == "reordering"]
+    name = "position" if limits else "rule"
+    others = [one.setting for one in found.tried if one.setting.keys() == {name}]
+    others += [{name: {SPAN: max(1, round(_SPAN_OF_REORDERING * limit))}} for limit in limits]
+    around = [one.setting for one in found.tried if one.setting.keys() <= {"k", "delta"}]
+    combined = [setting | other for setting in around for other in others]
+    known = [one.setting for one in found.tried]
+    new = [one for one in distinct(combined, found.bench.tuned) if one not in known]
+    _measure(pool, found, [Task(one, is_table=False) for one in new], [])
 
 
 def _search_weights(pool: Workers, found: Sweep, start: Measured, *, is_table: bool) -> None:

@@ -136,6 +136,14 @@ def test_a_target_out_of_reach_is_named_with_the_nearest_setting(folder: Path) -
     assert "Out of reach: loss&lt;=0.01%. Nearest: " in (folder / "tune.html").read_text()
 
 
+def test_for_targets_that_no_setting_holds_positions_are_tried_with_each_k_and_delta(folder: Path) -> None:
+    _, found = tune(folder, "--target", "loss<=0.01%,reordering<=4")
+    tried = [one["words"] for one in found["settings"]]
+    assert {"k 6, delta 10, target_span 12", "delta 40, target_span 3", "target_span 12"} <= set(tried)
+    assert len(tried) == len(set(tried))
+    assert tried[0] == "as the policy"
+
+
 def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure, count = Bench.run, 0
 
