@@ -77,19 +77,20 @@ def sweep(
                 _combine(pool, found, targets)
             _search_weights(pool, found, choose(found.tried, targets).chosen, is_table=is_table)
             half = replace(bench, most=max(1, sample.records // 2), samples={})
-            outcome = half.run(Task(_choice(found, targets).chosen.setting, is_table))
+            outcome = half.run(Task(choose(candidates(found), targets).chosen.setting, is_table))
             found.half = outcome if isinstance(outcome, Figures) else None
         except KeyboardInterrupt:
             if not found.tried:
                 raise
             found.is_interrupted = True
     _require_own(found)
-    found.choice = _choice(found, targets)
+    found.choice = choose(candidates(found), targets)
     return found
 
 
-def _choice(found: Sweep, targets: Sequence[Target]) -> Choice:
-    return choose([*found.tried, *found.weighted[1:]], targets)
+def candidates(found: Sweep) -> list[Measured]:
+    """Return the settings to choose from: other weights only where they save something."""
+    return [*found.tried, *(one for one in found.weighted[1:] if _saves(one, found.weighted[0]))]
 
 
 def _require_own(found: Sweep) -> None:
