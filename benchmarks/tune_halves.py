@@ -20,6 +20,7 @@ from shoal.tuning import Bench, Tuned, parse_targets, sweep
 from shoal.tuning.measuring import Figures
 from shoal.tuning.pool import Task
 from shoal.tuning.settings import in_words
+from shoal.tuning.sweep import candidates
 from shoal.tuning.targets import choose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,7 +94,7 @@ def tuned_on(stream: MixedStream, folder: Path) -> tuple[list[Row], Gain]:
     rows = []
     for text in targets_of(found.tried[0].figures):
         targets = parse_targets(text)
-        chosen, _, missed = choose([*found.tried, *found.weighted[1:]], targets)
+        chosen, _, missed = choose(candidates(found), targets)
         then = on_second(json.dumps(chosen.setting))
         is_held = all(target.excess(then) <= 1 for target in targets)
         rows.append(Row(stream.name, text, in_words(chosen.setting), chosen.figures, then, is_held, not missed))

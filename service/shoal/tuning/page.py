@@ -13,7 +13,7 @@ _COLUMNS = (
     ("mean loss", "loss"),
     ("suppressed", "suppressed_share"),
     ("delay, records", "delay"),
-    ("delay, s", "delay_s"),
+    ("delay, time", "delay_s"),
     ("reordering, records", "reordering"),
     ("people, smallest", "smallest_cluster"),
     ("l", "l"),
@@ -39,7 +39,7 @@ _FIGURES = {
     "loss": "mean loss of the quasi-identifiers",
     "suppressed_share": "records that are suppressed, rounded up to multiples of k records",
     "delay": "delay in records, mean",
-    "delay_s": "delay in seconds by the time of events, mean",
+    "delay_s": "delay by the time of events, mean",
     "reordering": "places by which a record moves, mean",
     "smallest_cluster": "people in the smallest cluster",
     "mean_cluster": "people in a cluster, mean",
@@ -86,8 +86,10 @@ def sentence_of(results: Results) -> str:
     if figures["delay"] is not None:
         facts.append(f"delay {figures['delay']['mean']:g} records")
     if figures["delay_s"] is not None:
-        facts.append(f"{figures['delay_s']['mean']:g} s")
+        facts.append(duration(figures["delay_s"]["mean"]))
     before = "Stopped early. " if results["is_interrupted"] else ""
+    if recommended["protects_less"]:
+        facts.append("protects less than the policy itself")
     if results["out_of_reach"]:
         return f"{before}Out of reach: {', '.join(results['out_of_reach'])}. Nearest: {keys} ({', '.join(facts)})."
     return f"{before}Recommended: {keys} ({', '.join(facts)})."
@@ -97,6 +99,8 @@ def _recommended(results: Results) -> Iterator[str]:
     recommended = results["recommended"]
     yield "<h2>Recommended</h2>"
     yield paragraph(f"Why: {recommended['reason']}.")
+    if recommended["protects_less"]:
+        yield paragraph("It protects less than the policy itself: its smallest cluster has fewer people.")
     whole, half = recommended["figures"]["loss"], recommended["loss_of_first_half"]
     if whole is not None and half is not None:
         yield paragraph(
@@ -110,17 +114,31 @@ def _recommended(results: Results) -> Iterator[str]:
         rows = (
             (
                 one["target"],
-                _number(one["reached"]),
+                _of_unit(one["reached"], one["unit"]),
                 ("\u2713 holds" if one["is_held"] else "\u2717 NOT HELD") + (", narrowly" if one["is_narrow"] else ""),
-                _number(one["least"]),
+                _of_unit(one["least"], one["unit"]),
             )
             for one in results["targets"]
         )
         yield table(("target", "reached", "result", "least of all settings"), rows)
 
 
-def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:g}"
+def _of_unit(value: float | None, unit: str) -> str:
+    if value is None or unit == "share":
+        return percent(value)
+    return duration(value) if unit == "s" else f"{value:g} records"
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people.
+
+    >>> duration(0.25), duration(90), duration(5400), duration(950000)
+    ('0.25 s', '90 s', '1.5 h', '11 days')
+    """
+    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length or (unit == "h" and seconds >= length):
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def _beside(own: Results, chosen: Results) -> Iterator[str]:
@@ -133,7 +151,8 @@ def _beside(own: Results, chosen: Results) -> Iterator[str]:
 def _cell(name: str, figures: Results) -> object:
     value = figures[name]
     if isinstance(value, Mapping):
-        return f"{value['mean']:g} (95 of 100: {value['p95']:g})"
+        mean, late = (duration(part) if name == "delay_s" else f"{part:g}" for part in (value["mean"], value["p95"]))
+        return f"{mean} (95 of 100: {late})"
     return "" if value is None else percent(value) if name in _SHARES else value
 
 
@@ -191,7 +210,9 @@ def _settings(results: Results) -> Iterator[str]:
 
 def _short(name: str, figures: Results) -> object:
     value = figures[name]
-    return f"{value['mean']:g}" if isinstance(value, Mapping) else _cell(name, figures)
+    if not isinstance(value, Mapping):
+        return _cell(name, figures)
+    return duration(value["mean"]) if name == "delay_s" else f"{value['mean']:g}"
 
 
 def _weights(weighted: Sequence[Results]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self, TypeAlias, cast
 
 from shoal.errors import AnonymityViolation, GuaranteeError, InputError, PolicyError, ShoalError
 from shoal.kernels.cache import compiling_alone, mark_compiled, was_compiled
-from shoal.kernels.jit import with_compiled
+from shoal.kernels.jit import is_compiled, is_final, with_compiled
 from shoal.observability import logger, raise_location, set_up_logs
 from shoal.policy import Policy
 from shoal.tuning.measuring import Figures, Sample, measure
@@ -76,7 +76,8 @@ class Bench:
     def compile_for(self, settings: int) -> None:
         """Use compiled kernels if so many settings take long. Where the cache lacks them, the first ones wait."""
         policy = self.tuned.policy
-        self.is_compiled = settings * self.sample(policy).records >= _COMPILE_FROM
+        is_disabled = is_final() and not is_compiled()
+        self.is_compiled = not is_disabled and settings * self.sample(policy).records >= _COMPILE_FROM
         if self.is_compiled and not was_compiled(_kernels_of(policy, is_table=policy.stream is None)):
             logger("tune").info("kernels are compiled, once: the first settings take a minute or two longer")
 

@@ -40,6 +40,7 @@ def results_of(found: Sweep, targets: Sequence[Target]) -> dict[str, Any]:
             "words": in_words(chosen.setting),
             "block": block_of(chosen.setting),
             "reason": choice.reason or _reason(own, chosen),
+            "protects_less": (chosen.figures.prosecutor or 1.0) > (own.figures.prosecutor or 1.0),
             "figures": figures_of(chosen.figures, k),
             "loss_of_first_half": None if found.half is None else _round(found.half.loss, 3),
         },
@@ -97,6 +98,7 @@ def _target(target: Target, chosen: Measured, missed: Sequence[str], tried: Sequ
     return {
         "target": target.text,
         "limit": target.limit,
+        "unit": target.unit,
         "reached": _round(target.value(chosen.figures), 3),
         "is_held": target.excess(chosen.figures) <= 1,
         "is_narrow": _NARROW < target.excess(chosen.figures) <= 1,

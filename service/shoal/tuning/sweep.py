@@ -11,6 +11,7 @@ from shoal.files import ProgressDisplay
 from shoal.tuning.measuring import Figures
 from shoal.tuning.pool import Bench, Outcome, Task, Workers
 from shoal.tuning.settings import (
+    SPAN,
     WEIGHT,
     Setting,
     Tuned,
@@ -26,6 +27,7 @@ from shoal.tuning.targets import Choice, Measured, Target, choose
 MOST_WEIGHTED = 8
 """Quasi-identifiers whose weights are changed: those with the largest loss."""
 ROUNDS, FIRST_FACTOR = 3, 2.0
+_SPAN_OF_REORDERING = 3  # target_span over the mean number of places that it gave, about
 _GAIN = 0.01  # share of the mean loss that a change of weights must save
 
 
@@ -70,25 +72,32 @@ def sweep(
     with Workers(bench, min(workers, len(settings))) as pool:
         try:
             _measure(pool, found, [Task(one, is_table) for one in settings], [Task(one, True) for one in tables])
-            found.choice = choose(found.tried, targets)
-            _search_weights(pool, found, found.choice.chosen, is_table=is_table)
+            _require_own(found)
+            if grid is None and not is_table:
+                _combine(pool, found, targets)
+            _search_weights(pool, found, choose(found.tried, targets).chosen, is_table=is_table)
+            half = replace(bench, most=max(1, sample.records // 2), samples={})
+            outcome = half.run(Task(choose(candidates(found), targets).chosen.setting, is_table))
+            found.half = outcome if isinstance(outcome, Figures) else None
         except KeyboardInterrupt:
             if not found.tried:
                 raise
             found.is_interrupted = True
-    if not found.tried or found.tried[0].setting:
-        raise InputError(_refusal(found))
-    found.choice = choose([*found.tried, *found.weighted[1:]], targets)
-    if not found.is_interrupted:
-        half = replace(bench, most=max(1, sample.records // 2), samples={})
-        outcome = half.run(Task(found.choice.chosen.setting, is_table))
-        found.half = outcome if isinstance(outcome, Figures) else None
+    _require_own(found)
+    found.choice = choose(candidates(found), targets)
     return found
 
 
-def _refusal(found: Sweep) -> str:
-    own = next((one["reason"] for one in found.refused if one["setting"] == in_words({})), "it was not tried")
-    return f"the sample cannot be released under the policy itself: {own}"
+def candidates(found: Sweep) -> list[Measured]:
+    """Return the settings to choose from: other weights only where they save something."""
+    return [*found.tried, *(one for one in found.weighted[1:] if _saves(one, found.weighted[0]))]
+
+
+def _require_own(found: Sweep) -> None:
+    """Raise InputError unless the sample was released under the policy itself, beside which all others are shown."""
+    if not found.tried or found.tried[0].setting:
+        own = next((one["reason"] for one in found.refused if one["setting"] == in_words({})), "it was not tried")
+        raise InputError(f"the sample cannot be released under the policy itself: {own}")
 
 
 def _tables(settings: Sequence[Setting]) -> list[Setting]:
@@ -112,8 +121,23 @@ def _measure(pool: Workers, found: Sweep, streams: list[Task], tables: list[Task
             if isinstance(outcome, Figures):
                 kept.append(Measured(task.setting, outcome))
             else:
-                kind = " as one table" if task.is_table else ""
+                kind = " as one table" if kept is found.tables else ""
                 found.refused.append({"setting": in_words(task.setting) + kind, "reason": outcome})
+
+
+def _combine(pool: Workers, found: Sweep, targets: Sequence[Target]) -> None:
+    """Where no setting holds all targets, try rules, or for a target of reordering positions, with each k and delta."""
+    if not targets or not choose(found.tried, targets).missed:
+        return
+    limits = [target.limit for target in targets if target.name == "reordering"]
+    name = "position" if limits else "rule"
+    others = [one.setting for one in found.tried if one.setting.keys() == {name}]
+    others += [{name: {SPAN: max(1, round(_SPAN_OF_REORDERING * limit))}} for limit in limits]
+    around = [one.setting for one in found.tried if one.setting.keys() <= {"k", "delta"}]
+    combined = [setting | other for setting in around for other in others]
+    known = [one.setting for one in found.tried]
+    new = [one for one in distinct(combined, found.bench.tuned) if one not in known]
+    _measure(pool, found, [Task(one, is_table=False) for one in new], [])
 
 
 def _search_weights(pool: Workers, found: Sweep, start: Measured, *, is_table: bool) -> None:

@@ -26,6 +26,11 @@ class Target(NamedTuple):
     text: str
     in_seconds: bool = False
 
+    @property
+    def unit(self) -> str:
+        """What it is measured in: a share of 1, seconds, or records."""
+        return "share" if self.name in {"loss", "suppressed"} else "s" if self.in_seconds else "records"
+
     def value(self, figures: Figures) -> float | None:
         """Return what a setting reached; None if nothing was released."""
         match self.name:

@@ -15,7 +15,7 @@ import pytest
 from shoal.cli.command_line import main
 from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.policy import Policy
-from shoal.tuning import Tuned, parse_grid, parse_targets
+from shoal.tuning import Tuned, html_of, parse_grid, parse_targets
 from shoal.tuning.measuring import Figures, Spread
 from shoal.tuning.pool import Bench, Outcome, Task, _received, _serve
 from shoal.tuning.settings import block_of, default_settings, in_words, settings_of
@@ -81,6 +81,7 @@ def test_figures_are_those_of_pipe_and_batch(folder: Path, capsys: pytest.Captur
         assert figures["suppressed_share"] == 0
         # One record arrives in each minute.
         assert figures["delay_s"]["mean"] == pytest.approx(60 * figures["delay"]["mean"], rel=0.01)
+    assert html_of(found) == (folder / "tune.html").read_text(), "the page shows nothing but the numbers"
     summary, table = run("batch", folder, "stream.yaml"), found["tables"][0]["figures"]
     assert table["loss"] == float(f"{summary['mean_loss']:.3g}")
     assert table["linkage"] == float(f"{summary['dld']:.2g}")
@@ -112,13 +113,35 @@ def test_a_table_has_no_delay_and_its_page_no_stream(folder: Path) -> None:
     assert not found["tables"]
 
 
+def test_a_sample_of_too_few_people_is_refused_or_shown_as_suppressed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "sample.csv").write_text("person,at,age,job,ill\np1,2026-03-01T00:00:00Z,30,cook,flu\n")
+    assert tune(folder, policy="table.yaml") == (2, {})
+    assert "fewer than 3 different subjects" in capsys.readouterr().err
+    code, found = tune(folder)
+    assert code == 0
+    assert found["policy"]["figures"]["suppressed_share"] == 1
+    assert found["policy"]["figures"]["loss"] is None
+
+
 def test_a_target_out_of_reach_is_named_with_the_nearest_setting(folder: Path) -> None:
     code, found = tune(folder, "--grid", "k=3,6", "--target", "loss<=0.01%,delay<=1h")
     assert code == 4
+    assert not found["recommended"]["protects_less"]
+    assert [one["unit"] for one in found["targets"]] == ["share", "s"]
     assert found["out_of_reach"] == ["loss<=0.01%"]
     assert [one["is_held"] for one in found["targets"]] == [False, True]
     assert [one["is_narrow"] for one in found["targets"]] == [False, False]
     assert "Out of reach: loss&lt;=0.01%. Nearest: " in (folder / "tune.html").read_text()
+
+
+def test_for_targets_that_no_setting_holds_positions_are_tried_with_each_k_and_delta(folder: Path) -> None:
+    _, found = tune(folder, "--target", "loss<=0.01%,reordering<=4")
+    tried = [one["words"] for one in found["settings"]]
+    assert {"k 6, delta 10, target_span 12", "delta 40, target_span 3", "target_span 12"} <= set(tried)
+    assert len(tried) == len(set(tried))
+    assert tried[0] == "as the policy"
 
 
 def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +160,7 @@ def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.Monke
     assert [one["words"] for one in found["settings"]] == ["as the policy", "k 4"]
     assert "Stopped early" in (folder / "tune.html").read_text()
     (folder / "tune.json").unlink()
+    count = 9
     assert tune(folder, "--grid", "k=3,4,5,6") == (130, {}), "nothing is done"
 
 
