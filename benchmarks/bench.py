@@ -23,6 +23,7 @@ from diversity_part import diversity_part
 from engine import engine_part
 from faust_stage import about_faust, faust_rounds, slower_by
 from following import following_part
+from groups import groups_part
 from judge_part import judge_part
 from kafka_part import kafka_part
 from kafka_to_kafka import Speed
@@ -121,6 +122,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "latency": lambda: latency_part(_bootstrap()),
     "rates": lambda: rates_part(_bootstrap()),
     "sizing": lambda: sizing_part(_bootstrap()),
+    "groups": lambda: groups_part(_bootstrap()),
     "bad-input": bad_part,
     "faust": faust_part,
     "engine": engine_part,
