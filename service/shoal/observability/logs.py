@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import math
+import os
 import re
 import resource
 import sys
