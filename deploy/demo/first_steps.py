@@ -7,6 +7,7 @@ They are Adult, a German table of a hospital, and a topic with nested messages. 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import shutil
@@ -108,11 +109,11 @@ def visits(bootstrap: str) -> list[Step]:
     names = {"input": topic} | {kind: f"{topic}.{kind}" for kind in ("anonymous", "quarantine", "evidence")}
     asyncio.run(_fill(bootstrap, names, messages, partition_of))
     steps.run("init", "--topic", topic, "-o", "policy.yaml", "--subject", "patient.id")
-    asyncio.run(_export(bootstrap, names, steps.folder, ["input"]))
-    steps.run("check", "policy.yaml", "--text", "-i", "input.jsonl")
-    steps.run("tune", "policy.yaml", "-i", "input.jsonl", "-o", "tune.html", "--json", "tune.json")
+    (steps.folder / "sample.jsonl").write_text("".join(json.dumps(one) + "\n" for one in messages))
+    steps.run("check", "policy.yaml", "--text", "-i", "sample.jsonl")
+    steps.run("tune", "policy.yaml", "-i", "sample.jsonl", "-o", "tune.html", "--json", "tune.json")
     steps.run("run", "policy.yaml", "--from", "earliest", "--drain", "--http", "127.0.0.1:0")
-    asyncio.run(_export(bootstrap, names, steps.folder, list(names)))
+    asyncio.run(_export(bootstrap, names, steps.folder))
     steps.judge("input.jsonl", "output.jsonl", "--evidence", "evidence.jsonl", "--quarantine", "quarantine.jsonl")
     return steps.done
 
@@ -122,9 +123,9 @@ async def _fill(bootstrap: str, names: dict[str, str], messages: Sequence[dict[s
     await topics.produce(bootstrap, names["input"], messages, of)
 
 
-async def _export(bootstrap: str, names: dict[str, str], folder: Path, kinds: Sequence[str]) -> None:
-    for kind in kinds:
-        lines = await topics.read(bootstrap, names[kind], PARTITIONS)
+async def _export(bootstrap: str, names: dict[str, str], folder: Path) -> None:
+    for kind, topic in names.items():
+        lines = await topics.read(bootstrap, topic, PARTITIONS)
         name = "output" if kind == "anonymous" else kind
         topics.export(lines, folder / f"{name}.jsonl", kind=name)
 
