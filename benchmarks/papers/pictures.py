@@ -48,7 +48,7 @@ def survey_figure(lines: Iterable[str]) -> Figure:
 def genetic_figure(lines: Iterable[str]) -> Figure:
     """Return Table 2 as a figure: one panel for each table, loss against the size of macrogroups."""
     curves: Curves = {}
-    for head, cells in _rows(lines, ["table", "K"]):
+    for head, cells in _rows(lines, ["table", "K", "MDAV"]):
         for name, cell in zip(head[2:], cells[2:], strict=True):
             if "macrogroups" not in name:
                 own = curves.setdefault(cells[0], {}).setdefault(name.strip("`"), [])
