@@ -36,6 +36,7 @@ MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
 MAX_ORDER_CORRELATION = 0.5  # a larger rank correlation with the order of arrival is a warning
 _CATEGORY = 0.02  # width of a category of a confidential number, in standard deviations
+_LARGEST = 1e150  # larger numbers have no sum of squares
 _MOST_PAIRS, _FEWEST_LINKED = 200_000_000, 100
 """Most pairs of a cluster and a record that distance linkage compares, in not fewer clusters than these."""
 
@@ -134,9 +135,9 @@ def linked_share(
 
 
 def _standardised(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return z-scores (ddof = 0), 0 for a missing value and where all are equal."""
-    known = values[~np.isnan(values)]
-    filled = np.where(np.isnan(values), known.mean() if len(known) else 0.0, values)
+    """Return z-scores (ddof = 0): 0 for a missing value, one beyond 1e150, and where all are equal."""
+    is_known = np.abs(values) < _LARGEST
+    filled = np.where(is_known, values, values[is_known].mean() if is_known.any() else 0.0)
     found: npt.NDArray[np.float64] = (filled - filled.mean()) / (filled.std() if np.ptp(filled) else 1.0)
     return found
 
@@ -153,7 +154,7 @@ def mean_of_fewest_values(policy: Policy, originals: Originals, classes: Sequenc
             continue
         found = [number_or_none(column.key(text)) for one in classes for text in one.unchanged]
         numbers = np.array([math.nan if number is None else float(number) for number in found])
-        categories = np.where(np.isnan(numbers), math.inf, np.rint(_standardised(numbers) / _CATEGORY))
+        categories = np.where(np.abs(numbers) < _LARGEST, np.rint(_standardised(numbers) / _CATEGORY), math.inf)
         ends = np.cumsum([len(one.unchanged) for one in classes])[:-1]
         different = [len(np.unique(own)) for own in np.split(categories, ends)]
         fewest = list(map(min, fewest, different)) if fewest else different
