@@ -418,8 +418,9 @@ class ConsumerLoop(ConsumerRebalanceListener):  # type: ignore[misc] # the clien
             return
         partitions = sorted(assigned)
         self._health.unassigned = not partitions
-        if (coordinator := getattr(self._consumer, "_coordinator", None)) is not None:
-            self._members.note(coordinator.member_id, time.monotonic())
+        # A drain is no member.
+        coordinator = getattr(self._consumer, "_coordinator", None)
+        self._members.note(getattr(coordinator, "member_id", ""), time.monotonic())
         self._context.metrics.held_at_close = 0
         self._health.restoring = set(partitions)
         for tp in partitions:

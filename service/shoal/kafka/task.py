@@ -180,7 +180,7 @@ class PartitionTask:
     @property
     def clock_behind_s(self) -> int:
         """How far the clock of this machine is behind the broker's while records wait for it (s); else 0."""
-        return round((self._clock.behind_ms or 0) / 1000)
+        return round((self._clock.behind_ms or 0) / 1000) if self._deferred else 0
 
     @property
     def is_full(self) -> bool:

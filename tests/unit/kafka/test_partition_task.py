@@ -17,6 +17,7 @@ from shoal.kafka import transactions as outgoing
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
 from shoal.kafka.task import PartitionTask
+from shoal.kafka.waits import WaitReason
 from shoal.observability import Metrics, log_totals, logger
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
@@ -275,6 +276,39 @@ async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_b
     assert sink.times == [START_MS + dated_ahead_ms]
     # The time of the commit does not go back: a restart knows by it which records were rejected.
     assert task._collector.last_packed.at_ms == START_MS + ahead_ms
+
+
+class TimedSink(Sink):
+    """A sink whose broker has the right time, `START_MS`."""
+
+    tells_time = True
+
+    async def broker_time_ms(self) -> int | None:
+        return START_MS
+
+
+async def test_valid_records_wait_in_order_until_the_clock_is_right() -> None:
+    policy, metrics, clock, sink = policy_of(), Metrics(), Clock(), TimedSink()
+    now_s, clock.s = clock.s, clock.s - 7200
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
+    task = partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.2, wall_clock=clock)
+    # Record 1 is valid by the broker's time, record 0 by neither clock.
+    await task.process([record(0, START_MS + 3_700_000), *map(record, range(1, 5))])
+    await task.process(list(map(record, range(5, 8))))
+    for _ in range(2):
+        await turn(task, clock)
+        await task.punctuate(delivered_up_to=8, log_end=8)
+        assert (task.position, task.is_full, task.wait_reason) == (1, True, WaitReason.CLOCK)
+        assert 7190 < task.clock_behind_s < 7200
+    refused = [(one.offset, one.reason) for batch, _ in sink.published for one in batch.unpublished]
+    assert refused == [(0, "invalid")]
+    clock.s = now_s
+    await task.punctuate(delivered_up_to=8, log_end=8)
+    assert (task.position, task.is_full, task.wait_reason, task.clock_behind_s) == (8, False, None, 0)
+    await task.commit(flush=True)
+    released = [place for batch, _ in sink.published for cluster in batch.clusters for place in cluster.offsets]
+    assert sorted(released) == [1, 2, 3, 4, 5, 6, 7]
+    assert metrics.dated_ahead.labels("t", 0)._value.get() == 1
 
 
 async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number() -> None:
