@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import CoordinationType
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.helpers import create_ssl_context
 from aiokafka.protocol.metadata import MetadataRequest
@@ -587,6 +588,13 @@ def transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> BaseExcept
     if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
         return waiter.exception()
     return None
+
+
+def transaction_coordinator(client: AIOKafkaProducer) -> int | None:
+    """Return the id of the broker that has answered a producer as coordinator of its transactions; None if none has."""
+    coordinators = getattr(getattr(client, "_sender", None), "_coordinators", {})
+    broker: int | None = coordinators.get(CoordinationType.TRANSACTION)
+    return broker
 
 
 def _retrieve_errors_of_batches(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
