@@ -144,6 +144,8 @@ async def lose_marker(brokers: Cluster, ids: Sequence[str]) -> int:
             os.truncate(index, 0)  # what is mapped into memory is gone, as on a full disk
         await producer.commit_transaction()
     await wait_until(lambda: LOST_MARKER in brokers.said(coordinators[name]), 30, "the failure of the coordinator")
+    await brokers.end(leader)
+    await brokers.start(leader)
     return coordinators[name]
 
 

@@ -413,6 +413,7 @@ class _SharedReaders:
 
     def __init__(self, opened: AsyncExitStack) -> None:
         self._opened, self._opening = opened, asyncio.Lock()
+        self.is_closed = False  # tasks that were created in the context may outlive it
         self._readers: dict[str, AIOKafkaConsumer] = {}
 
     async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
@@ -433,11 +434,13 @@ async def shared_readers() -> AsyncIterator[None]:
     All settings that it is given must be of one Kafka cluster and group.
     """
     async with AsyncExitStack() as opened:
-        token = _shared.set(_SharedReaders(opened))
+        readers = _SharedReaders(opened)
+        token = _shared.set(readers)
         try:
             yield
         finally:
             _shared.reset(token)
+            readers.is_closed = True
 
 
 @asynccontextmanager
@@ -447,7 +450,7 @@ async def asking(settings: KafkaSection, isolation_level: str = "read_committed"
     A new client costs two connections and 100 ms, and a client that fetches answers only after the fetch.
     """
     shared = _shared.get()
-    if shared is None:
+    if shared is None or shared.is_closed:
         async with reading(settings, isolation_level=isolation_level) as reader:
             yield reader
         return
