@@ -148,7 +148,7 @@ async def test_a_name_of_the_settings_has_a_dead_address(tmp_path: Path, monkeyp
             kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
             return [(*kind, one) for one in (dead, (address, int(port)))]
 
-        record_ids = await stage.put(30)
+        record_ids = await stage.put(1200)
         plain_s = await until_ready_s(stage)
         monkeypatch.setattr(loop, "getaddrinfo", resolved)
         stage.bootstrap = f"kafka.test:{port}"

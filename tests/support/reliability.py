@@ -74,6 +74,10 @@ FAULTS = {
     ),
     "rolling-brokers": Fault("rolling restart of the brokers with SIGTERM", GOES_ON),
     "rolling-upgrade": Fault("rolling upgrade of the brokers by a minor version of Kafka, under load", GOES_ON),
+    "lost-marker": Fault(
+        "the leader of a partition fails, not as Kafka foresees, while it writes the end of a transaction",
+        "the worker waits, and names the broker to restart; with this restart it continues",
+    ),
     "failing-directory": Fault(
         "one of two log directories of the leader of an output partition fails (no space left)",
         "the broker ends or goes on with the other directory; no worker ends; the workers continue",
@@ -108,7 +112,7 @@ FAULTS = {
     ),
     "disk-full": Fault(
         "full disk of the leader of an output partition, later freed, and the broker started again",
-        "the broker ends; no worker ends; the two others take over",
+        "the broker ends; no worker ends; the two others take over, one of them after a restart if its log asks for it",
     ),
     "unclean-output": Fault(
         "unclean election: the new leader of an output partition lacks its last transactions",

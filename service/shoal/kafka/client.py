@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import CoordinationType
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.helpers import create_ssl_context
 from aiokafka.protocol.metadata import MetadataRequest
@@ -429,6 +430,7 @@ class _SharedReaders:
 
     def __init__(self, opened: AsyncExitStack) -> None:
         self._opened, self._opening = opened, asyncio.Lock()
+        self.is_closed = False  # tasks that were created in the context may outlive it
         self._readers: dict[str, AIOKafkaConsumer] = {}
 
     async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
@@ -449,11 +451,13 @@ async def shared_readers() -> AsyncIterator[None]:
     All settings that it is given must be of one Kafka cluster and group.
     """
     async with AsyncExitStack() as opened:
-        token = _shared.set(_SharedReaders(opened))
+        readers = _SharedReaders(opened)
+        token = _shared.set(readers)
         try:
             yield
         finally:
             _shared.reset(token)
+            readers.is_closed = True
 
 
 @asynccontextmanager
@@ -463,7 +467,7 @@ async def asking(settings: KafkaSection, isolation_level: str = "read_committed"
     A new client costs two connections and 100 ms, and a client that fetches answers only after the fetch.
     """
     shared = _shared.get()
-    if shared is None:
+    if shared is None or shared.is_closed:
         async with reading(settings, isolation_level=isolation_level) as reader:
             yield reader
         return
@@ -604,6 +608,13 @@ def transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> BaseExcept
     if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
         return waiter.exception()
     return None
+
+
+def transaction_coordinator(client: AIOKafkaProducer) -> int | None:
+    """Return the id of the broker that has answered a producer as coordinator of its transactions; None if none has."""
+    coordinators = getattr(getattr(client, "_sender", None), "_coordinators", {})
+    broker: int | None = coordinators.get(CoordinationType.TRANSACTION)
+    return broker
 
 
 def _retrieve_errors_of_batches(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:

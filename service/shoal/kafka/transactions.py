@@ -35,6 +35,7 @@ from shoal.kafka.client import (
     broker_error,
     producer,
     stop,
+    transaction_coordinator,
     transaction_error,
     transactional_id,
 )
@@ -168,11 +169,25 @@ class TransactionalProducer:
                 raise broker_error(error, self._settings, "WRITE") from None
             raise NotYetError(
                 f"{self._source.topic}-{self._partition}: transactional id "
-                f"{transactional_id(self._settings, self._partition)} could not begin in {START_S:g} s: its coordinator"
-                " does not answer, or an earlier transaction cannot be ended. Look whether all partitions of "
-                "__transaction_state and of the output have leaders and enough replicas in sync",
+                f"{transactional_id(self._settings, self._partition)} could not begin in {START_S:g} s: "
+                f"{self._why_not_begun()}",
                 waited_s=START_S,
             ) from None
+
+    def _why_not_begun(self) -> str:
+        broker = transaction_coordinator(self._producer)
+        name = "" if broker is None else f", broker {broker},"
+        look = (
+            f"its coordinator{name} does not answer, or an earlier transaction cannot be ended. Look whether all "
+            "partitions of __transaction_state, __consumer_offsets and the output have leaders and enough replicas in "
+            "sync"
+        )
+        if broker is None:
+            return look
+        return (
+            f"{look}. If they have, restart broker {broker}: after the failure of a disk it may not try again. "
+            "Do not abort the transaction: it may be decided as committed"
+        )
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int

@@ -380,6 +380,10 @@ async def test_tasks_share_a_reader_of_each_isolation_level_and_without_sharing_
         async with asking(AWAY_SETTINGS, level) as reader:
             return str(reader)
 
+    async def ask_later() -> None:
+        await asyncio.sleep(0.01)
+        await ask("read_committed")
+
     levels = ["read_committed", "read_uncommitted"] * 2
     monkeypatch.setattr(client, "reading", reading)
     async with shared_readers():
@@ -388,7 +392,10 @@ async def test_tasks_share_a_reader_of_each_isolation_level_and_without_sharing_
         with pytest.raises(BrokerError, match="grant READ on topic in "):
             async with asking(AWAY_SETTINGS):
                 raise kafka_errors.TopicAuthorizationFailedError("in")
+        later = asyncio.create_task(ask_later())
     assert sorted(closed) == levels[:2]
+    await later
+    assert (made.pop(), closed.pop()) == ("read_committed", "read_committed")
     await asyncio.gather(*map(ask, levels))
     assert (len(made), len(closed)) == (6, 6)
 

@@ -443,9 +443,19 @@ async def test_a_coordinator_that_never_answers_ends_the_start_with_its_name(mon
 
     producer.start = hang  # type: ignore[attr-defined]
     monkeypatch.setattr(transactions, "START_S", 0.05)
-    with pytest.raises(NotYetError, match=r"^in-5: transactional id g-in-5 could not begin in 0\.05 s") as caught:
+    words = r"^in-5: transactional id g-in-5 could not begin in 0\.05 s: its coordinator does not .* replicas in sync$"
+    with pytest.raises(NotYetError, match=words) as caught:
         await made(monkeypatch, producer).open()
     assert (caught.value.waited_s, caught.value.retriable, is_cancelled.is_set()) == (0.05, True, True)
+
+
+async def test_a_coordinator_that_does_not_end_a_transaction_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+    producer.start = asyncio.Event().wait  # type: ignore[attr-defined]
+    producer._sender = SimpleNamespace(_coordinators={1: 3})  # type: ignore[attr-defined]
+    monkeypatch.setattr(transactions, "START_S", 0.01)
+    with pytest.raises(NotYetError, match=r"its coordinator, broker 3, does .* If they have, restart broker 3: after"):
+        await made(monkeypatch, producer).open()
 
 
 async def test_a_timeout_of_the_client_is_not_taken_for_the_limit_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
