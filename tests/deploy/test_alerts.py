@@ -115,6 +115,16 @@ CASES = {
             instance="w2:9464",
         ),
     ),
+    "partitions stay closed": Case(
+        worker() | {'shoal_partitions_opening{job="shoal",instance="w1:9464",group="visits"}': "0x9 4x1 0x48 2x180"},
+        {11: "", 59: "", 62: "ShoalPartitionsNotOpen", 200: "ShoalPartitionsNotOpen"},
+        said(
+            "warning",
+            "2 partitions of w1:9464 of group visits have not been opened for a minute",
+            job="shoal",
+            instance="w1:9464",
+        ),
+    ),
     "a leader moves to another broker": quiet(
         worker() | {'shoal_partitions_unreachable{job="shoal",instance="w1:9464",group="visits"}': "0x59 3x2 0x180"},
         [61, 66, 200],
