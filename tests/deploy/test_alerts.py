@@ -116,7 +116,7 @@ CASES = {
         ),
     ),
     "partitions stay closed": Case(
-        worker() | {'shoal_partitions_opening{job="shoal",instance="w1:9464",group="visits"}': "0x9 4x1 0x48 2x180"},
+        worker() | {'shoal_partitions_opening{job="shoal",instance="w1:9464",group="visits"}': "0x9 4 0x48 2x180"},
         {11: "", 59: "", 62: "ShoalPartitionsNotOpen", 200: "ShoalPartitionsNotOpen"},
         said(
             "warning",

@@ -218,7 +218,7 @@ def rules(kind: str) -> list[Any]:
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
     alerts = rules("alert")
-    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 26
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 27
     for rule in alerts:
         assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, rule["alert"]
         assert rule["labels"]["severity"] in {"warning", "critical"}
