@@ -26,6 +26,7 @@ table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.25rem .7rem .25rem 0;border-bottom:1px solid var(--line);
 overflow-wrap:break-word}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.dense table{font-size:.82rem}.dense th,.dense td{padding-right:.6rem}
 svg{max-width:100%;min-width:30rem;height:auto;display:block}
 .label{fill:var(--ink);font-size:13px}.small{fill:var(--faint);font-size:11px}
 .line{fill:none;stroke:var(--after);stroke-width:2}.dot{fill:var(--after)}.axis{stroke:var(--line)}
@@ -33,7 +34,7 @@ pre{border:1px solid var(--line);padding:.6rem .8rem;overflow-x:auto;font-size:.
 .before{fill:var(--paper);stroke:var(--before);stroke-width:1.5}.after,.heat{fill:var(--after)}
 @media print{:root{--ink:#000;--paper:#fff;--faint:#444;--line:#999;--before:#777;--after:#333}
 body{max-width:none;padding:0;font-size:10.5pt}h2,h3{break-after:avoid}svg,tr,.verdict{break-inside:avoid}
-@page{margin:18mm}}
+.dense table{font-size:7pt}.dense th,.dense td{padding-right:.3rem}@page{margin:18mm}}
 """
 _COUNTS = {
     "records": "records of the original",

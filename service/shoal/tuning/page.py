@@ -193,10 +193,11 @@ def _settings(results: Results) -> Iterator[str]:
     lines = [(one, "") for one in results["settings"]]
     lines += [(one, ", one table") for one in results["tables"]]
     columns = [(title, name) for title, name in _COLUMNS if any(one["figures"][name] is not None for one, _ in lines)]
-    yield table(
+    all_settings = table(
         ("setting", *(title for title, _ in columns)),
         ((one["words"] + kind, *(_short(name, one["figures"]) for _, name in columns)) for one, kind in lines),
     )
+    yield f'<div class="dense">{all_settings}</div>'
     sample = results["sample"]
     guess = "" if sample["guess"] is None else f" The most frequent confidential value has {percent(sample['guess'])}."
     share = "" if sample["unique_share"] is None else f" ({percent(sample['unique_share'])})"

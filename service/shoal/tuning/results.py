@@ -44,7 +44,7 @@ def results_of(found: Sweep, targets: Sequence[Target]) -> dict[str, Any]:
             "figures": figures_of(chosen.figures, k),
             "loss_of_first_half": None if found.half is None else _round(found.half.loss, 3),
         },
-        "targets": [_target(target, chosen, choice.missed, found.tried) for target in targets],
+        "targets": [_target(target, chosen, choice.missed, found.tried, k) for target in targets],
         "out_of_reach": choice.missed,
         "policy": {
             "fingerprint": tuned.policy.fingerprint,
@@ -93,13 +93,20 @@ def _sample(sample: Sample, found: Sweep, k: int) -> dict[str, Any]:
     }
 
 
-def _target(target: Target, chosen: Measured, missed: Sequence[str], tried: Sequence[Measured]) -> dict[str, Any]:
-    values = [value for one in tried if (value := target.value(one.figures)) is not None]
+def _target(
+    target: Target, chosen: Measured, missed: Sequence[str], tried: Sequence[Measured], k: int
+) -> dict[str, Any]:
+    def value_of(one: Measured) -> float | None:
+        if target.name == "suppressed":
+            return _rounded_up(one.figures.suppressed, one.figures.records, k)
+        return target.value(one.figures)
+
+    values = [value for one in tried if (value := value_of(one)) is not None]
     return {
         "target": target.text,
         "limit": target.limit,
         "unit": target.unit,
-        "reached": _round(target.value(chosen.figures), 3),
+        "reached": _round(value_of(chosen), 3),
         "is_held": target.excess(chosen.figures) <= 1,
         "is_narrow": _NARROW < target.excess(chosen.figures) <= 1,
         "least": _round(min(values), 3) if values else None,

@@ -18,6 +18,7 @@ from shoal.policy import Policy
 from shoal.tuning import Tuned, html_of, parse_grid, parse_targets
 from shoal.tuning.measuring import Figures, Spread
 from shoal.tuning.pool import Bench, Outcome, Task, _received, _serve
+from shoal.tuning.results import _target, figures_of
 from shoal.tuning.settings import block_of, default_settings, in_words, settings_of
 from shoal.tuning.targets import Measured, choose
 
@@ -119,8 +120,9 @@ def test_a_sample_of_too_few_people_is_refused_or_shown_as_suppressed(
     (folder / "sample.csv").write_text("person,at,age,job,ill\np1,2026-03-01T00:00:00Z,30,cook,flu\n")
     assert tune(folder, policy="table.yaml") == (2, {})
     assert "fewer than 3 different subjects" in capsys.readouterr().err
-    code, found = tune(folder)
+    code, found = tune(folder, "--target", "suppressed<=100%")
     assert code == 0
+    assert found["targets"][0]["reached"] == 1
     assert found["policy"]["figures"]["suppressed_share"] == 1
     assert found["policy"]["figures"]["loss"] is None
 
@@ -262,3 +264,12 @@ def closed() -> Any:
     ours, theirs = Pipe()
     theirs.close()
     return ours
+
+
+def test_counts_of_few_records_are_not_shown() -> None:
+    few = replace(figures(0.1, 0.2), suppressed=2, records=1000, released=998)
+    shown = figures_of(few, 10)
+    assert (shown["suppressed_share"], shown["released"]) == (0.01, 1000)
+    (target,) = parse_targets("suppressed<=1%")
+    assert _target(target, Measured({}, few), [], [Measured({}, few)], 10)["reached"] == 0.01
+    assert _target(target, Measured({}, few), [], [Measured({}, few)], 10)["least"] == 0.01
