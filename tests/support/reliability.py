@@ -88,7 +88,7 @@ FAULTS = {
     ),
     "dead-address": Fault(
         "the name in `bootstrap_servers` has two addresses, the first of which drops all packets",
-        "a start takes a second longer at most",
+        "a start takes at most five seconds longer",
     ),
     "other-protocol": Fault(
         "two consumers of another group with Kafka's new group protocol read the input beside the workers",

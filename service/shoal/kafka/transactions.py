@@ -34,6 +34,7 @@ from shoal.kafka.client import (
     NotYetError,
     broker_error,
     producer,
+    shared_readers,
     stop,
     transaction_coordinator,
     transaction_error,
@@ -245,7 +246,8 @@ class TransactionalProducer:
         if self._check_first is None:
             return
         try:
-            await self._check_first()
+            async with shared_readers():
+                await self._check_first()
         except InputError:
             # The records found may be those of another worker of this group that owns the partition now.
             await self._check_ownership(offset)
