@@ -43,7 +43,7 @@ def steered(
     t: float | None,
     *,
     weight: float = math.inf,
-    target_t: float = 0.0,
+    target_t: float = 1.0,
 ) -> TClosePartition:
     """Partition by MDAV on the values and an artificial attribute that separates the records of one bucket.
 
