@@ -17,7 +17,9 @@ LONG_S = 60.0
 TELL_EVERY_S = 60.0
 """Time between two lines of the log about one reason (s), at first; it doubles while the reason lasts."""
 
-MOST_NAMES = 8
+MOST_NAMES = 8  # most partitions that a line of the log names
+
+log = logger("kafka")
 
 
 class WaitReason(StrEnum):
@@ -81,6 +83,7 @@ class WaitReport:
         self._metrics, self._health, self._clock = metrics, health, clock
         self._told: dict[WaitReason, tuple[float, float]] = {}
         """When the log last gave a reason, and the time until it may again (s)."""
+        self._lasting: set[WaitReason] = set()  # reasons that the log gave and that have not ended
 
     def update(self, reasons: Mapping[TopicPartition, WaitReason], behind_s: int = 0) -> None:
         """Set metric and readiness by the reasons of all partitions, and log each that is due."""
@@ -90,11 +93,14 @@ class WaitReport:
         for reason, partitions in by_reason.items():
             self._metrics.waiting.labels(reason.value).set(len(partitions))
             if not partitions:
-                if self._told.pop(reason, None) is not None:
+                if reason in self._lasting:
+                    self._lasting.remove(reason)
+                    self._told[reason] = (self._told[reason][0], TELL_EVERY_S)
                     log.info("records wait no longer", reason=reason.value)
                 continue
             told_s, pause_s = self._told.get(reason, (now_s - TELL_EVERY_S, TELL_EVERY_S / 2))
             if now_s - told_s >= pause_s:
+                self._lasting.add(reason)
                 self._told[reason] = (now_s, TELL_EVERY_S if reason.stops_reading else 2 * pause_s)
                 facts = {"behind_s": behind_s} if reason is WaitReason.CLOCK else {}
                 tell = log.warning if reason.stops_reading else log.info
@@ -111,6 +117,3 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
     names = [f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)]
     rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + rest
-
-
-log = logger("kafka")

@@ -119,6 +119,11 @@ def test_a_reason_to_wait_is_told_with_its_remedy_and_ever_more_rarely() -> None
             ("records wait no longer", "info"),
         ]
         assert lines[4]["behind_s"] == 7200
+        # A reason that comes and goes is told at most once a minute.
+        for second in range(60, 240):
+            now[0] = 600.0 + second
+            report.update({} if second % 2 else {TopicPartition("in", 0): WaitReason.OUTPUT})
+        assert [one["reason"] for one in lines if one["event"].endswith(WaitReason.OUTPUT.words)] == ["output"] * 3
         report.update({})
     assert health.ready
     assert metrics.waiting.labels("clock")._value.get() == 0
