@@ -731,9 +731,14 @@ def _are_equal(one: str, other: str, form: Form) -> bool:
     return value == (scalar_of(other) if form == "jsonl" else other) and value is not None and value != ""
 
 
-def _of_decimals(read: ValueReader) -> ValueReader:
-    """Return a reader of numbers that takes the texts of decimals, as rows of Parquet have them."""
-    return lambda value: read(JsonNumber(value) if is_text(value) and decimal_number(value) is not None else value)
+def _with_decimals(policy: Policy, readers: Sequence[tuple[str, ValueReader]]) -> list[tuple[str, ValueReader]]:
+    """Let the readers of numbers take the texts of decimals, as rows of Parquet have them."""
+
+    def wrapped(read: ValueReader) -> ValueReader:
+        return lambda value: read(JsonNumber(value) if is_text(value) and decimal_number(value) is not None else value)
+
+    amounts = {a.name for a in policy.clustered if JUDGED_SCALES[a.scale].is_amount}
+    return [(name, wrapped(read) if name in amounts else read) for name, read in readers]
 
 
 class RecordReader:
@@ -777,9 +782,7 @@ class RecordReader:
             )
             for a, categories in zip(policy.clustered, self._known, strict=True)
         ]
-        if is_parquet:
-            amounts = {a.name for a in policy.clustered if JUDGED_SCALES[a.scale].is_amount}
-            self._quasi = [(name, _of_decimals(read) if name in amounts else read) for name, read in self._quasi]
+        self._quasi = _with_decimals(policy, self._quasi) if is_parquet else self._quasi
         self._width, self._has_categories = len(policy.quasi_identifiers), any(self._known)
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._unchanged = [

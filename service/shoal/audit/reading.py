@@ -369,7 +369,7 @@ def has_json_values(path: Path) -> bool:
 
 
 def _values_of(text: str) -> list[str] | None:
-    """Return the texts of the values of an array or a sequence; None if something follows an array."""
+    """Return the texts of values; None if there are none, one is not closed, or something follows an array."""
     is_array = text.lstrip(" \t\r\n").startswith("[")
     outside, depth, start, end, is_closed = int(is_array), 0, -1, 0, False
     found = list[str]()
@@ -388,7 +388,7 @@ def _values_of(text: str) -> list[str] | None:
         if start >= 0 and depth == outside == 0:
             found.append(text[start:end])
             start = -1
-    return found
+    return found if depth == 0 and start < 0 and found else None
 
 
 class _Uncompressed(io.RawIOBase):

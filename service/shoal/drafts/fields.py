@@ -35,6 +35,7 @@ _TWO_LETTERS = re.compile(r"[A-Z]{2}")
 _SYMBOL = re.compile(r"[^\d\s+.,'’-]+")
 _SYMBOLS = frozenset(["%", "‰", "€", "$", "£", "¥", "EUR", "USD", "GBP", "CHF", "kg", "cm", "mm", "mg", "ml"])
 """Those that stand beside amounts. Other letters beside digits are parts of a code."""
+_OF_THOUSANDS = re.compile(r"[^\d]*[1-9][0-9]{0,2}[.,][0-9]{3}[^\d]*")
 _YEAR_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 REDUCED: Final = "%Y-%m"
 """A date of ISO 8601 without a day: read without ``format`` if the resolution is a month or a year."""
@@ -151,6 +152,14 @@ class Field:
             if self._written_numbers(keys) is not None:
                 return keys
         return {}
+
+    @property
+    def may_have_thousands(self) -> bool:
+        """Whether what is taken for a decimal sign may stand between thousands: three digits follow it everywhere."""
+        if self.written.get("thousands"):
+            return False
+        signed = [value for value in self.counts if isinstance(value, str) and self._decimal in value]
+        return 2 * len(signed) > len(self.counts) and all(map(_OF_THOUSANDS.fullmatch, signed))
 
     @property
     def _decimal(self) -> str:

@@ -256,6 +256,8 @@ def _numeric(one: Field, k: int) -> tuple[dict[str, Any], str, str]:
     words += ", published plainly" if one.written else ""
     also = f"; {wrong:,} rows have no number and are refused" if wrong else ""
     ask = "" if reached else f"fewer than {k} people have a number, and no rare one is written here: give bounds"
+    if one.may_have_thousands:
+        ask = "three digits follow each decimal sign: if it stands between thousands, set thousands and csv.decimal"
     return keys, f"{words}, {len(one.counts):,} different; bounds, which clip, are what {k} people reach{also}", ask
 
 

@@ -380,21 +380,31 @@ def _value_of(value: Any) -> Any:  # noqa: ANN401 - any JSON value
         return None
 
 
+_MOST = 0.9
+"""Share of the messages that have the envelope of a topic."""
+
+
+def _are_most(fit: Sequence[bool]) -> bool:
+    return bool(fit) and sum(fit) >= _MOST * len(fit)
+
+
 def _unwrapped(objects: _Objects, keys: Values, notes: list[str]) -> tuple[_Objects, Values, str]:
     """Return the records in envelopes, their keys, and the kind of the envelopes; else what was given."""
     payloads = [one.get("payload") if one.keys() == {"schema", "payload"} else one for one in objects]
-    changes = [one for one in payloads if isinstance(one, dict)]
-    if changes and all(isinstance(one.get("op"), str) and "after" in one for one in changes):
+    are_changes = [isinstance(one, dict) and isinstance(one.get("op"), str) for one in payloads]
+    are_converted = [one.keys() == {"schema", "payload"} for one in objects]
+    if _are_most(are_changes) and any(isinstance(one, dict) and "after" in one for one in payloads):
+        # Among them are heartbeats, which have no row.
         kind, found = "debezium", [one.get("after") if isinstance(one, dict) else None for one in payloads]
-    elif objects and all(one.keys() == {"schema", "payload"} for one in objects):
-        kind, found = "connect", payloads
-    elif objects and all({"specversion", "data"} <= one.keys() for one in objects):
-        kind, found = "cloudevents", [one["data"] for one in objects]
+    elif _are_most(are_converted):
+        kind, found = "connect", [one.get("payload") for one in objects]
+    elif _are_most([{"specversion", "data"} <= one.keys() for one in objects]):
+        kind, found = "cloudevents", [one.get("data") for one in objects]
     else:
         return objects, keys, ""
     is_record = [isinstance(one, dict) for one in found]
     if not all(is_record):
-        notes.append(f"{is_record.count(False):,} messages hold no row, as deletes, and are not in here")
+        notes.append(f"{is_record.count(False):,} messages hold no row, as deletes and heartbeats, and are not in here")
     return [one for one in found if isinstance(one, dict)], list(compress(keys, is_record)), kind
 
 

@@ -26,7 +26,7 @@ _decode_at = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str
 def as_lines(stream: BinaryIO, name: str) -> BinaryIO:
     """Return a finished input as lines of JSON. Values of an array, or on several lines, become one line each.
 
-    An array that something follows is the first of several lines. InputError if the values cannot be separated.
+    An array that is empty, or that something follows, is a line. InputError if the values cannot be separated.
     """
     read: Callable[[int], bytes] = stream.read1 if hasattr(stream, "read1") else stream.read
     head = b""
@@ -43,7 +43,7 @@ def as_lines(stream: BinaryIO, name: str) -> BinaryIO:
             "object on one line: jq -c '.[]' FILE > NEW.jsonl, or jq -c . for objects without an array"
         )
     lines = list(json_values(bytes(content), name))
-    return cast("BinaryIO", _Pieces(iter([bytes(content)]) if lines == [None] else _joined(lines), read))
+    return cast("BinaryIO", _Pieces(iter([bytes(content)]) if lines in ([], [None]) else _joined(lines), read))
 
 
 def has_values(head: bytes) -> bool:

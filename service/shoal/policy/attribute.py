@@ -488,8 +488,8 @@ class _TimeRules(ScaleRules):
         if low is None or high is None:
             iso = "in the form of ISO 8601, such as 2020-01-31 or 2020-01-31T12:00:00Z"
             form = iso if unit is None else f"as numbers in the unit {unit}"
-            if unit is None and (numbers := {_unit_of(bound) for bound in section.bounds}) - {""}:
-                form += f"; for numbers since 1970 set unit: {max(numbers)}"
+            found = {_unit_of(bound) for bound in section.bounds} - {"", unit}
+            form += f"; for numbers of this size set unit: {max(map(str, found))}" if found else ""
             yield "bounds", f"must be two times from year 1 to 9999, {form}: [low, high]"
         elif not low < high:
             yield "bounds", "low must be before high"
@@ -534,7 +534,8 @@ def check_number_bounds(section: AttributeSection) -> _Found:
     if isinstance(low, str) or isinstance(high, str):
         yield "bounds", "must be two numbers: [low, high]"
     elif max(abs(low), abs(high)) > _MAX_EXACT_INTEGER:
-        yield "bounds", "must be from -2^53 to 2^53"
+        is_epoch = _unit_of(low) == _unit_of(high) == "ns"
+        yield "bounds", f"must be from -2^53 to 2^53{'; set scale: time and unit: ns' if is_epoch else ''}"
     elif not low < high:
         yield "bounds", "low must be below high"
     elif high - low < _MIN_WIDTH:

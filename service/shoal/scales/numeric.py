@@ -39,7 +39,7 @@ NOT_FINITE = ScaleFault(
     "it out; if it is a number, correct the values, or set csv.decimal",
 )
 _WITH_SIGNS = ScaleFault(
-    "a number with separators of thousands, a sign such as % or €, or another decimal sign",
+    "a text of a number with separators of thousands, a sign such as % or €, or quotation marks of JSON",
     "set thousands or symbol of the attribute, such as thousands: ',' or symbol: '%', and csv.decimal",
 )
 _SIGNED = re.compile(r"[^0-9]{0,4}[0-9]{1,3}(?:[., '’\u00a0\u202f]?[0-9]{3})*(?:[.,][0-9]+)?[^0-9]{0,4}")

@@ -60,8 +60,8 @@ def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, obj
 def test_the_suffix_decides_the_form() -> None:
     forms = {"csv": "csv", "CSV": "csv", "jsonl": "jsonl", "json": "jsonl", "ndjson": "jsonl"}
     assert {suffix: InputFile.of(f"a.{suffix}", PLAIN).form for suffix in forms} == forms
-    with pytest.raises(InputError, match=r"a\.xlsx: verify reads .*; convert"):
-        InputFile.of("a.xlsx", PLAIN)
+    with pytest.raises(InputError, match=r"a\.ods: verify reads .*; convert"):
+        InputFile.of("a.ods", PLAIN)
 
 
 def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
@@ -107,7 +107,10 @@ def test_a_released_export_whose_value_is_an_object_must_be_made_again(tmp_path:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("x", "line 2: not an export of exactly offset, partition, value .and headers, key, timestamp.; export again"),
+        (
+            "x",
+            "line 2: not an export of exactly offset, partition, value .and headers, key, timestamp, topic",
+        ),
         ('{"partition":0,"value":{}}', "line 2: not an export"),
         ('{"partition":0,"offset":"3","value":{}}', "line 2: offset must be an integer"),
         ('{"partition":0,"offset":3.0,"value":{}}', "line 2: offset must be an integer"),

@@ -37,6 +37,7 @@ COLUMNS: dict[str, tuple[str, dict[str, Any], Callable[[int], object]]] = {
     "said": ("identifier", {}, lambda i: f"the patient came back on day {i % 9} of"),
     "mark": ("identifier", {}, lambda i: f"u{i}"),
     "price": ("quasi_identifier", {"thousands": ",", "symbol": "€", "integer": True}, lambda i: f"1,{100 + i} €"),
+    "sum": ("quasi_identifier", {"symbol": "$"}, lambda i: f"{1 + i % 9}.{100 + i} $"),
     "share": ("quasi_identifier", {"symbol": "%", "scale": "numeric"}, lambda i: f"{i % 100 / 10}%"),
     "nothing": ("identifier", {}, lambda _: "NA"),
     # Sensitive by name, with values that many share; else a quasi-identifier.
@@ -90,6 +91,11 @@ def test_a_field_gets_the_role_and_the_keys_that_fit(guesses: dict[str, Guess], 
     role, keys, _ = COLUMNS[name]
     assert (guesses[name].role, guesses[name].keys | keys) == (role, guesses[name].keys)
     assert guesses[name].reason
+
+
+def test_a_sign_that_may_stand_between_thousands_is_asked_about(guesses: dict[str, Guess]) -> None:
+    asked = [name for name, one in guesses.items() if "three digits follow each decimal sign" in one.decide]
+    assert asked == ["sum"]
 
 
 @pytest.mark.parametrize(

@@ -324,7 +324,7 @@ def changes(count: int) -> list[dict[str, Any]]:
 def test_exported_messages_and_envelopes_are_opened(tmp_path: Path, *, unwrap: str, is_export: bool) -> None:
     records = [one if unwrap else one["after"] for one in changes(300)]
     if unwrap:
-        records.append({"op": "d", "before": {"id": "u1"}, "after": None, "ts_ms": 1})
+        records += [{"op": "d", "before": {"id": "u1"}, "after": None, "ts_ms": 1}, {"ts_ms": 1}]
     if is_export:
         names = ("topic", "partition", "offset", "key", "value")
         records = [

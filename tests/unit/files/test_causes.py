@@ -324,6 +324,7 @@ def test_files_that_are_not_read_or_written_are_refused_with_a_command(tmp_path:
         run_command("pipe", "policy.yaml", "-i", "in.csv", "-o", "out.csv.gz", folder=tmp_path)
     )
     (tmp_path / "hive" / "day=1").mkdir(parents=True)
+    (tmp_path / "hive" / "day=1" / "a.csv").write_text(csv_of(*LINES))
     assert "has folders in it; give the files as a pattern" in refused(pipe(tmp_path, "hive"))
 
 
@@ -514,3 +515,19 @@ def test_a_column_of_durations_is_refused_with_what_to_write(tmp_path: Path, age
     message = refused(run_command(*batch, "in.parquet", folder=tmp_path))
     assert "in.parquet, column 'age': durations are not supported; write a number" in message
     assert OUT in run_command(*batch, "new.parquet", folder=tmp_path).stderr.decode()
+
+
+def test_events_of_debezium_without_a_row_are_refused_by_name_and_rows_are_released(tmp_path: Path) -> None:
+    odd = [{"ts_ms": 1}, {"op": "m", "message": {}}, {"op": "t", "after": None}, {"status": "BEGIN", "id": "1"}]
+    lines = [json.dumps(one) for one in [*odd, *({"op": "c", "before": None, "after": one} for one in PEOPLE)]]
+    write(tmp_path, "\n".join(lines), "in.jsonl", unwrap="debezium", deletes="drop")
+    said = pipe(tmp_path, "in.jsonl").stderr.decode()
+    assert "14 in, 12 out, 0 suppressed, 2 refused (2 of 14 invalid: not a message of Debezium" in said
+
+
+def test_whole_numbers_that_a_program_wrote_with_a_point_are_those_of_the_order(tmp_path: Path) -> None:
+    grade = {"role": "quasi_identifier", "scale": "ordinal", "order": [1, 2]}
+    attributes = {"who": ATTRIBUTES["who"], "ward": grade, "ill": ATTRIBUTES["ill"]}
+    write(tmp_path, csv_of(*LINES).replace(",n,", ",1.0,").replace(",s,", ",2.0,"), attributes=attributes)
+    assert OUT in pipe(tmp_path).stderr.decode()
+    assert {line[0] for line in (tmp_path / "out.csv").read_text().splitlines()[1:]} == {"1", "2"}

@@ -130,8 +130,10 @@ def test_texts_in_another_form_are_refused(tmp_path: Path, keys: dict[str, Any],
         ({"format": "%d/%m/%Y", "unit": "s"}, "is for texts, and unit for numbers; remove one"),
         ({"unit": "years", "resolution": "day"}, "must be year with unit: years"),
         ({"unit": "years", "bounds": ["1900-01-01", "2030-01-01"]}, "as numbers in the unit years"),
-        ({"bounds": [1690000000000000, 1700000000000000]}, "for numbers since 1970 set unit: us"),
-        ({"bounds": [1690000000000000000, 1700000000000000000]}, "for numbers since 1970 set unit: ns"),
+        ({"bounds": [1690000000000000, 1700000000000000]}, "for numbers of this size set unit: us"),
+        ({"bounds": [169 * 10**16, 170 * 10**16]}, "for numbers of this size set unit: ns"),
+        ({"unit": "us", "bounds": [169 * 10**16, 170 * 10**16]}, "for numbers of this size set unit: ns"),
+        ({"scale": "numeric", "bounds": [169 * 10**16, 170 * 10**16]}, "set scale: time and unit: ns"),
     ],
 )
 def test_forms_that_are_ambiguous_or_coarse_are_refused(tmp_path: Path, keys: dict[str, Any], fault: str) -> None:

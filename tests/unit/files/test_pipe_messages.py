@@ -98,7 +98,7 @@ INVALID: list[tuple[str | dict[str, Any], str]] = [
     ({"value": "\ud800"}, "undecodable"),
     ('{"age":4}', "invalid"),
     (GOOD.replace('"key"', '"k"'), NO_MESSAGE),
-    (GOOD.replace("{", '{"topic": "x", ', 1), NO_MESSAGE),
+    (GOOD.replace("{", '{"broker": "x", ', 1), NO_MESSAGE),
     (GOOD.replace("{", '{"key": "x", ', 1), "invalid"),
     ({"headers": None}, NO_MESSAGE),
     ({"headers": [["ill"]]}, "invalid"),

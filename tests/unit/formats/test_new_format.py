@@ -130,7 +130,7 @@ def test_a_format_is_loaded_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> 
     assert type(messages.encoder(usual_policy())) is JsonEncoder
     (fault,) = messages.decoder(usual_policy()).explain(b"7")
     assert fault.reason == "not a JSON object"
-    with pytest.raises(ConfigError, match="--format: unknown format; give one of csv, jsonl, parquet, pairs"):
+    with pytest.raises(ConfigError, match="--format: unknown format; give one of csv, jsonl, parquet, xlsx, pairs"):
         format_named("xml")
     monkeypatch.setitem(sys.modules, "shoal.formats.parquet", None)
     with pytest.raises(ConfigError, match=r"Parquet needs pyarrow: install shoal\[parquet\]"):
