@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,10 +123,11 @@ async def test_aborted_records_after_the_export_do_not_count_as_published(stage:
 
 
 async def until_quiet(stage: Stage) -> None:
-    """Wait until two exports are the same: no worker commits any more."""
+    """Wait until two exports, some commit intervals apart, are the same: no worker commits any more."""
 
     async def is_quiet() -> bool:
         first = await stage.export()
+        await asyncio.sleep(1)
         return bool(first) and first == await stage.export()
 
     await wait_until(is_quiet, what="no more commits")

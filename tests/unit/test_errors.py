@@ -39,7 +39,17 @@ SOURCE = Path(shoal.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 CANARY = "xq7canary9z"
 
-SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
+SAFE_ATTRIBUTES = {
+    "errno",
+    "lineno",
+    "strerror",
+    "filename",
+    "code",
+    "exit_code",
+    "retriable",
+    "__traceback__",
+    "__cause__",
+}
 """Attributes of an exception from outside Shoal that hold no text made of a value."""
 SAFE_CALLS = {
     *("error_code", "raise_location", "broker_error", "to_shoal_error", "unfit_setting", "isinstance", "type"),

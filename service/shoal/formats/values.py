@@ -52,17 +52,21 @@ def has_values(head: bytes) -> bool:
     return text.startswith(b"[") or (text.startswith(b"{") and text[1:].lstrip(b" \t\r").startswith(b"\n"))
 
 
+_NOT_JSON = (
+    "not JSON (RFC 8259) in UTF-8, in an array or in objects on several lines; correct the file, or write each record "
+    "as one JSON object on one line"
+)
+
+
 def json_values(content: bytes, name: str) -> Iterator[str | None]:
     """Yield the text of each value on one line; None alone if the content is an array that something follows."""
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode()
         found = list(_elements(text)) if text.lstrip(_BLANKS).startswith("[") else list(_sequence(text))
-    except (ValueError, RecursionError) as error:
-        where = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InputError(
-            f"{name}{where}: not JSON (RFC 8259) in UTF-8, in an array or in objects on several lines; correct the "
-            "file, or write each record as one JSON object on one line"
-        ) from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name}, line {error.lineno}: {_NOT_JSON}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{name}: {_NOT_JSON}") from None
     yield from found
 
 

@@ -214,7 +214,8 @@ class Metrics:
         """Refused messages by reason and field; they are logged at intervals and at the end."""
         self._refused: Counts[tuple[str, str]] = Counts()
         self._refused_count = 0
-        self._told, self._told_s = self.totals(), -math.inf
+        self._told: Counts[str] = Counts()
+        self._told_s = -math.inf
         self._untold_since_s: float | None = None
 
     def _add_histograms(self) -> None:
