@@ -113,7 +113,7 @@ def default_of(action: argparse.Action, variable: OptionVariable | None) -> Iter
 
 def meaning_of(parser: argparse.ArgumentParser, action: argparse.Action, variable: OptionVariable | None) -> str:
     """Return the help text, and which options exclude this one."""
-    text = with_code(str(action.help) if variable is None else variable.meaning)
+    text = with_code(str(action.help).replace("%%", "%") if variable is None else variable.meaning)
     for group in parser._mutually_exclusive_groups:
         if action in group._group_actions:
             others = [code(other.option_strings[-1]) for other in group._group_actions if other is not action]

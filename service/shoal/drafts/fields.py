@@ -27,7 +27,9 @@ DOUBTFUL_TEXTS: Final = (
     *("none", "None", "NONE", "unknown", "Unknown", "missing", "Missing", "unbekannt", "Unbekannt", "fehlt"),
     *("inconnu", "Inconnu", "desconocido", "Desconocido", "ND", "nd"),
 )
-"""Those that could be a category: taken for missing among numbers and times only."""
+"""Those that could be a category: taken for missing if a field of numbers or times has them."""
+_MAY_BE_VALUES: Final = frozenset(["NA", "none", "None", "NONE", "ND", "nd"])
+"""Those of them that may be a value elsewhere, as no pain is: taken for missing among numbers and times only."""
 _TOLERATED = 0.005
 """Share of the values that may have another form than all others: the policy refuses their records."""
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
@@ -252,7 +254,8 @@ def find_missing(sample: Sample) -> list[str]:
     found = [text for text in found if text not in doubtful]
     for text in doubtful:
         holders = [path for path, texts in seen.items() if text in texts]
-        if holders and all(_is_amount(sample, path, [*MISSING_TEXTS, *DOUBTFUL_TEXTS]) for path in holders):
+        amounts = [path for path in holders if _is_amount(sample, path, [*MISSING_TEXTS, *DOUBTFUL_TEXTS])]
+        if amounts and (text not in _MAY_BE_VALUES or amounts == holders):
             found.append(text)
     return found
 

@@ -24,6 +24,9 @@ INTERPRETED_HELD = 1_000
 INTERPRETED_RECORDS, INTERPRETED_AT_FIRST = 500, 4000
 """Most records of a table, or of a stream without a policy, for which compiled kernels do not pay (about a second)."""
 
+INTERPRETED_COLUMNS = 4
+"""Most numbers of a record with which the neighbours in a table of `INTERPRETED_AT_FIRST` are found in seconds."""
+
 _IS_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 """Whether kernels stay as they are written."""
 
@@ -125,16 +128,18 @@ def use_compiled() -> None:
     _Process.is_compiled = not _IS_DISABLED
 
 
-def compile_if_large(records: int, *, is_slow: bool = False, form: str = "") -> None:
+def compile_if_large(records: int, columns: int = 1, *, is_slow: bool = False, form: str = "") -> None:
     """Run kernels in their compiled form from now on if they take long: for more than `INTERPRETED_RECORDS` records.
 
-    Where the kernels of this ``form`` are not in the cache yet, for more than `INTERPRETED_AT_FIRST`.
+    Where the kernels of this ``form`` are not in the cache yet, for more than `INTERPRETED_AT_FIRST`, unless a record
+    has more than `INTERPRETED_COLUMNS` numbers (a category is one each): then plain Python takes minutes.
     """
     if records <= INTERPRETED_RECORDS and not is_slow:
         return
     from shoal.kernels.cache import was_compiled  # noqa: PLC0415 - only larger tables need the cache
 
-    most = INTERPRETED_RECORDS if not form or was_compiled(form) else INTERPRETED_AT_FIRST
+    waits = form and columns <= INTERPRETED_COLUMNS and not was_compiled(form)
+    most = INTERPRETED_AT_FIRST if waits else INTERPRETED_RECORDS
     if is_slow or records > most:
         use_compiled()
 

@@ -256,7 +256,7 @@ def refined(
         raise ParameterError("; ".join(faults))
     k, seed = int(k), int(seed)
     is_slow, form = algorithm in SLOW_ALGORITHMS or refine in SLOW_REFINEMENTS, f"table-{algorithm}-{refine}"
-    compile_if_large(len(table), is_slow=is_slow, form=form)
+    compile_if_large(*table.shape, is_slow=is_slow, form=form)
     if refine == "exact":
         check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
     exponent = math.frexp(float(np.ptp(table, axis=0).max()))[1]  # scales the widest range to 0.5 to 1

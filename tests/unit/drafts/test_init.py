@@ -168,6 +168,20 @@ def test_a_code_of_two_letters_that_reads_na_is_no_missing_value(tmp_path: Path)
     assert "missing" not in drafted(path, "pid")["attributes"]["land"]
 
 
+def test_a_date_stays_one_if_a_category_has_the_same_text_for_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    lines = ["pid;seen;cost;illness;pain"]
+    for i in range(200):
+        seen, cost = f"{i % 28 + 1:02}.{i % 12 + 1:02}.2025", "none" if i % 20 == 1 else f"{i}"
+        unknown, pain = "unbekannt" if i % 20 == 0 else "", ("none", "mild")[i % 2]
+        lines.append(f"p{i};{unknown or seen};{cost};{unknown or ILLNESSES[i % 4]};{pain}")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    document = drafted(path, "pid")
+    seen = document["attributes"]["seen"]
+    assert (seen["scale"], seen["format"], seen["missing"]) == ("time", ["%d.%m.%Y"], "group")
+    assert document["missing_values"] == ["", "unbekannt"]  # none is a value where no pain is meant
+
+
 def test_names_that_meet_or_are_not_printable_make_a_policy(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     records = [{"a.b": i % 9, "a": {"b": i, "c": i % 7}, "x\U0001d173\u2028": i % 5} for i in range(60)]

@@ -208,7 +208,7 @@ def test_faults_are_named(given: dict[str, Any], message: str) -> None:
 def test_a_table_waits_for_no_compiler_that_takes_longer_than_plain_python(
     monkeypatch: pytest.MonkeyPatch, *, was_compiled: bool
 ) -> None:
-    """4,000 records take 5 s as plain Python, and what they need is compiled in 20 s."""
+    """4,000 narrow records take 5 s as plain Python, what they need is compiled in 20 s; wide ones take minutes."""
     asked: list[str] = []
 
     def was_form_compiled(form: str) -> bool:
@@ -217,12 +217,15 @@ def test_a_table_waits_for_no_compiler_that_takes_longer_than_plain_python(
 
     monkeypatch.setattr("shoal.kernels.cache.was_compiled", was_form_compiled)
     monkeypatch.setattr("shoal.kernels.jit.use_compiled", lambda: asked.append("compiled"))
-    monkeypatch.setattr(microaggregation, "compile_if_large", lambda n, **how: compile_if_large(n + 3_990, **how))
+    monkeypatch.setattr(microaggregation, "compile_if_large", lambda n, d, **how: compile_if_large(n + 3_990, d, **how))
     values = np.arange(20.0).reshape(-1, 2)
     microaggregate(values, 3, "mdav")
     assert asked == ["table-mdav-none", *(["compiled"] if was_compiled else [])]
     microaggregate(np.vstack([values, values[:1]]), 3, "mdav")
     assert asked[-2:] == ["table-mdav-none", "compiled"]
+    asked.clear()
+    microaggregate(np.arange(50.0).reshape(-1, 5), 3, "mdav")
+    assert asked == ["compiled"]
 
 
 def test_compiled_kernels_of_a_table_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
