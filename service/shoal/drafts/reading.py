@@ -176,7 +176,7 @@ def _read_csv(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT00
     found = options | {"encoding": encoding, "line_end": "cr" if has_returns else "lf"}
     found["decimal"] = "," if options["delimiter"] != "," and _has_decimal_commas(columns) else "."
     left_out = len(read[:MAX_ROWS]) - len(records)
-    why = "rows have another number of cells than the header, or are equal to it: they are refused, and not in here"
+    why = "rows with another number of cells than the header, or equal to it, are refused and not in here"
     return Sample(
         name,
         has_texts=True,

@@ -131,15 +131,16 @@ def use_compiled() -> None:
 def compile_if_large(records: int, columns: int = 1, *, is_slow: bool = False, form: str = "") -> None:
     """Run kernels in their compiled form from now on if they take long: for more than `INTERPRETED_RECORDS` records.
 
-    Where the kernels of this ``form`` are not in the cache yet, for more than `INTERPRETED_AT_FIRST`, unless a record
+    It is for fewer if each has more than `INTERPRETED_COLUMNS` numbers. Where the kernels of this ``form`` are not in the cache yet, for more than `INTERPRETED_AT_FIRST`, unless a record
     has more than `INTERPRETED_COLUMNS` numbers (a category is one each): then plain Python takes minutes.
     """
-    if records <= INTERPRETED_RECORDS and not is_slow:
+    wide = max(1.0, columns / INTERPRETED_COLUMNS)
+    if records <= INTERPRETED_RECORDS / wide and not is_slow:
         return
     from shoal.kernels.cache import was_compiled  # noqa: PLC0415 - only larger tables need the cache
 
     waits = form and columns <= INTERPRETED_COLUMNS and not was_compiled(form)
-    most = INTERPRETED_AT_FIRST if waits else INTERPRETED_RECORDS
+    most = INTERPRETED_AT_FIRST if waits else INTERPRETED_RECORDS / wide
     if is_slow or records > most:
         use_compiled()
 

@@ -67,7 +67,7 @@ def html_of(results: Results) -> str:
         f'<p class="verdict"><strong>{escaped(sentence_of(results))}</strong></p>',
         note("Nothing of a single record is on this page: no value of the sample, and no exact count of its records."),
         *_recommended(results),
-        *_beside(own, chosen),
+        *_beside(own, chosen, "nearest" if results["out_of_reach"] else "recommended"),
         *_curves(results["curves"]),
         *_attributes(own, chosen),
         *_settings(results),
@@ -97,7 +97,11 @@ def sentence_of(results: Results) -> str:
 
 def _recommended(results: Results) -> Iterator[str]:
     recommended = results["recommended"]
-    yield "<h2>Recommended</h2>"
+    if results["out_of_reach"]:
+        yield "<h2>Nearest to the targets</h2>"
+        yield paragraph("No setting that was tried holds the targets. This is the nearest one, and no recommendation.")
+    else:
+        yield "<h2>Recommended</h2>"
     yield paragraph(f"Why: {recommended['reason']}.")
     if recommended["protects_less"]:
         yield paragraph("It protects less than the policy itself: its smallest cluster has fewer people.")
@@ -141,11 +145,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _beside(own: Results, chosen: Results) -> Iterator[str]:
-    yield "<h2>The policy beside the recommendation</h2>"
+def _beside(own: Results, chosen: Results, name_of_chosen: str) -> Iterator[str]:
+    yield f"<h2>The policy beside the {name_of_chosen} setting</h2>"
     names = [name for name in _FIGURES if own[name] is not None or chosen[name] is not None]
     rows = ((_FIGURES[name], _cell(name, own), _cell(name, chosen)) for name in names)
-    yield table(("what", "the policy", "recommended"), rows)
+    yield table(("what", "the policy", name_of_chosen), rows)
 
 
 def _cell(name: str, figures: Results) -> object:
@@ -182,10 +186,10 @@ def _attributes(own: Results, chosen: Results) -> Iterator[str]:
     yield "<h2>Loss of each attribute</h2>"
     series = [
         (style, title, [round(100 * (figures["loss_by_attribute"][name] or 0.0), 2) for name in names])
-        for style, title, figures in (("before", "the policy", own), ("after", "recommended", chosen))
+        for style, title, figures in (("before", "the policy", own), ("after", "chosen", chosen))
     ]
     yield drawing(bars("Loss of each attribute", names, series, "%"))
-    yield note("In percent. The outlined bar is the policy, the filled bar the recommendation.")
+    yield note("In percent. The outlined bar is the policy, the filled bar the chosen setting.")
 
 
 def _settings(results: Results) -> Iterator[str]:
