@@ -34,7 +34,8 @@ ASK_S = 5.0
 """Time limit of an answer (s)."""
 
 UNANSWERED_S = 300.0
-"""After this time (s) without an answer, records are refused by the clock of this machine alone."""
+"""After this time (s) without an answer, records are refused by the clock of this machine alone, until none was dated
+ahead for as long."""
 
 _LOG_APPEND_TIME = 1
 _NEVER_MS = 0
@@ -132,38 +133,54 @@ class ClockCheck:
 
     ask: Callable[[], Awaitable[int | None]]
     monotonic_clock: Callable[[], float]
+    is_too_old: bool = False
+    """Whether the brokers do not tell their time."""
     behind_ms: int | None = None
     """How far this machine is behind while records wait for it (ms), 0 if that is not known; None if none waits."""
     _answer: tuple[float, int] | None = None  # when the broker answered (s, monotonic), and its time then (ms)
     _asked_s: float = -math.inf
-    _unanswered_since_s: float | None = None
-    _is_too_old: bool = False  # whether the brokers do not tell their time
+    _unanswered_s: tuple[float, float] = (-math.inf, -math.inf)
+    """The first and the last time (s, monotonic) that an answer was missing."""
 
-    async def first_that_waits(self, messages: Sequence[Dated], now_ms: int) -> int | None:
-        """Return the first of these unread messages that must not be taken yet; None if all may be taken or refused."""
-        latest_ms, broker_ms = now_ms + MAX_AHEAD_MS, await self._broker_ms(messages)
+    async def first_that_waits(self, messages: Sequence[Dated], now_ms: int, *, may_ask: bool = True) -> int | None:
+        """Return the first of these unread messages that must not be taken yet; None if all may be taken or refused.
+
+        One of them is dated ahead of this machine. Unless it ``may_ask``, it waits for the next call if need be.
+        """
+        latest_ms = now_ms + MAX_AHEAD_MS
+        first_ahead = next(index for index, one in enumerate(messages) if one.timestamp > latest_ms)
+        if not (may_ask or self._is_fresh):
+            return first_ahead
+        broker_ms = await self._broker_ms(messages)
         if broker_ms is None:
-            now_s = self.monotonic_clock()
-            self._unanswered_since_s = self._unanswered_since_s or now_s
-            if now_s - self._unanswered_since_s >= UNANSWERED_S:
-                self.behind_ms = None
-                return None
-            self.behind_ms = 0
-            return next(index for index, one in enumerate(messages) if one.timestamp > latest_ms)
-        self._unanswered_since_s = None
+            is_given_up = self._is_given_up()
+            self.behind_ms = None if is_given_up else 0
+            return None if is_given_up else first_ahead
+        self._unanswered_s = (-math.inf, -math.inf)
         behind_ms = broker_ms - now_ms
         valid_ms = broker_ms + MAX_AHEAD_MS if behind_ms > TOLERATED_MS else latest_ms
         found = next((index for index, one in enumerate(messages) if latest_ms < one.timestamp <= valid_ms), None)
         self.behind_ms = None if found is None else behind_ms
         return found
 
+    def _is_given_up(self) -> bool:
+        """Note that an answer is missing; return whether it has been for `UNANSWERED_S`."""
+        now_s, (since_s, last_s) = self.monotonic_clock(), self._unanswered_s
+        self._unanswered_s = (since_s if now_s - last_s < UNANSWERED_S else now_s, now_s)
+        return now_s - self._unanswered_s[0] >= UNANSWERED_S
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether the broker need not be asked now."""
+        return self.is_too_old or self.monotonic_clock() - self._asked_s <= FRESH_S
+
     async def _broker_ms(self, messages: Sequence[Dated]) -> int | None:
         """Return what time it is for the broker (ms), by an answer of the last `FRESH_S`; None without an answer."""
-        if not self._is_too_old and self.monotonic_clock() - self._asked_s > FRESH_S:
+        if not self._is_fresh:
             answer = await self.ask()
-            self._asked_s, self._is_too_old = self.monotonic_clock(), answer == TELLS_NO_TIME
+            self._asked_s, self.is_too_old = self.monotonic_clock(), answer == TELLS_NO_TIME
             self._answer = None if answer is None else (self._asked_s, answer)
-        if self._is_too_old:
+        if self.is_too_old:
             # The broker's time is not before its stamps.
             stamps = [one.timestamp for one in messages if getattr(one, "timestamp_type", None) == _LOG_APPEND_TIME]
             return max(stamps, default=_NEVER_MS)

@@ -56,10 +56,10 @@ SHORT_SHARE, MEMORY_S = 0.1, 1.0
 
 
 class MemoryWatch:
-    """Whether the memory of the container, if it has a limit, is nearly used up; the log says it."""
+    """Whether the memory of the container, if it has a limit, is nearly used up; the log says it at intervals."""
 
     def __init__(self) -> None:
-        self._looked_s, self._was_short = -math.inf, False
+        self._looked_s, self._was_short, self._told_s = -math.inf, False, -math.inf
 
     def is_short(self) -> bool:
         """Look at the memory, at most once in `MEMORY_S`."""
@@ -68,7 +68,8 @@ class MemoryWatch:
             return self._was_short
         self._looked_s, free = now_s, free_memory()
         is_short = free is not None and free[0] < SHORT_SHARE * free[1]
-        if is_short and not self._was_short:
+        if is_short and not self._was_short and now_s - self._told_s >= TELL_EVERY_S:
+            self._told_s = now_s
             log.warning(
                 "memory is nearly used up: partitions are read only while no transaction is sent",
                 remedy="raise the limit of memory, lower stream.max_held_bytes or stream.delta, or add workers",

@@ -22,7 +22,7 @@ from aiokafka import TopicPartition
 from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError, InputError
 from shoal.formats import Block, DropReason, Envelope, FaultReason, MessageDecoder, Reason, RecordFault, message_format
-from shoal.kafka.broker_time import MAX_AHEAD_MS, TELLS_NO_TIME, ClockCheck
+from shoal.kafka.broker_time import MAX_AHEAD_MS, ClockCheck
 from shoal.kafka.metadata import CommittedState, span_limit
 from shoal.kafka.offsets import OffsetState, OffsetTracker, contradicted
 from shoal.kafka.transactions import PartitionCounts, RecordCollector, TaskContext, TransactionSink
@@ -124,7 +124,7 @@ class PartitionTask:
         self._reader = PartitionReader(tp, context, self._pipeline, state, counts)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
-        self._clock = ClockCheck(self._ask_broker, context.monotonic_clock)
+        self._clock = ClockCheck(self._ask_broker, context.monotonic_clock, is_too_old=not sink.tells_time)
         self._deferred: Sequence[Message] = ()  # messages that were delivered and wait for the clock
         self._is_closed = self._is_leaving = self._has_unconfirmed_rejection = False
         self.is_drained = False
@@ -164,7 +164,7 @@ class PartitionTask:
     @property
     def wait_reason(self) -> WaitReason | None:
         """Why records wait for longer than they should; None if none does."""
-        if self._deferred:
+        if self._deferred and self._clock.behind_ms is not None:
             return WaitReason.CLOCK if self._clock.behind_ms else WaitReason.BROKER_TIME
         if self._waits_for_compiler:
             return WaitReason.KERNELS
@@ -205,15 +205,19 @@ class PartitionTask:
         return self._reader.restore(log_start)
 
     async def process(self, messages: Sequence[Message]) -> None:
-        """Take messages in the order of the log. Messages below `position` are ignored."""
+        """Take messages in the order of the log. Messages below `position` are ignored.
+
+        It asks no broker for its time, as `punctuate` does: other partitions wait for its end.
+        """
         async with self._lock:
             if self._is_closed or self.is_drained:
                 return
-            await self._process([*self._deferred, *self._reader.new_messages(messages)] if self._deferred else messages)
+            new = [*self._deferred, *self._reader.new_messages(messages)] if self._deferred else messages
+            self._deferred = await self._process(new, may_ask=False)
 
-    async def _process(self, messages: Sequence[Message]) -> None:
+    async def _process(self, messages: Sequence[Message], *, may_ask: bool) -> Sequence[Message]:
+        """Take messages; return those that wait for the clock."""
         new, start, began_s = self._reader.new_messages(messages), 0, self._context.monotonic_clock()
-        self._deferred = ()
         while start < len(new) and not (self.has_stopped or self._is_leaving):
             if not is_compiled() and self._context.monotonic_clock() - began_s > LAG_S:
                 _say_that_worker_lags()
@@ -221,18 +225,18 @@ class PartitionTask:
                 await asyncio.sleep(POLL_S)
                 if self._commit_wait_s == 0:
                     await self._commit()
-            elif (taken := await self._process_slice(new[start:])) is None:
-                self._deferred = new[start:]
-                return
+            elif (taken := await self._process_slice(new[start:], may_ask=may_ask)) is None:
+                return new[start:]
             else:
                 start += taken
+        return ()
 
     @property
     def _waits_for_compiler(self) -> bool:
         """Whether decisions on the held records would take long as plain Python, and will soon take little time."""
         return is_preparing() and self._pipeline.waiting_count > INTERPRETED_HELD
 
-    async def _process_slice(self, messages: Sequence[Message]) -> int | None:
+    async def _process_slice(self, messages: Sequence[Message], *, may_ask: bool) -> int | None:
         """Process the first block of these messages; return how many were taken; None: the first waits for a clock."""
         now_ms = round(self._context.wall_clock() * 1000)
         held = self._pipeline.waiting_count
@@ -247,7 +251,7 @@ class PartitionTask:
                 await self._flush_committed()
                 return 0
             messages = messages[:restored_count]
-        if is_ahead and not (messages := await self._takeable(messages, now_ms)):
+        if is_ahead and not (messages := await self._takeable(messages, now_ms, may_ask=may_ask)):
             return None
         push = self._decode(messages, now_ms)
         if push is not None:
@@ -255,19 +259,19 @@ class PartitionTask:
         self._note_read()
         return len(messages)
 
-    async def _takeable(self, messages: Sequence[Message], now_ms: int) -> Sequence[Message]:
+    async def _takeable(self, messages: Sequence[Message], now_ms: int, *, may_ask: bool) -> Sequence[Message]:
         """Return the messages before the first that must not be refused now."""
         first_unread_offset = self.tracker.next_offset
         if messages[0].offset < first_unread_offset:
             return [message for message in messages if message.offset < first_unread_offset]
         if not is_any_ahead(messages, now_ms):
             return messages
-        return messages[: await self._clock.first_that_waits(messages, now_ms)]
+        # All before it was delivered; control records are none that a commit would have to wait for.
+        self._reader.position = messages[0].offset
+        return messages[: await self._clock.first_that_waits(messages, now_ms, may_ask=may_ask)]
 
     async def _ask_broker(self) -> int | None:
         """Return what time it is for the broker (ms), after a commit that tells it; None without an answer."""
-        if not self._sink.tells_time:
-            return TELLS_NO_TIME
         self._suppress_compacted(self.tracker.next_offset)
         if not self._can_commit:
             return None
@@ -399,7 +403,7 @@ class PartitionTask:
             if self._is_closed:
                 return
             if self._deferred:
-                await self._process(self._deferred)
+                self._deferred = await self._process(self._deferred, may_ask=True)
             if delivered_up_to is not None and not (self.is_drained or self._deferred):
                 self._advance_position(delivered_up_to)
             self._collector.check()

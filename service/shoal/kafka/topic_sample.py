@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from aiokafka import TopicPartition
 
 from shoal.errors import BrokerError
 from shoal.kafka.checks import partitions_of
-from shoal.kafka.client import admin, log_bounds, reading
+from shoal.kafka.client import admin, asking, log_end, shared_readers
 from shoal.kafka.logs import read_committed_records
 from shoal.policy import KafkaSection
 
@@ -27,22 +28,25 @@ async def sample_topic(settings: KafkaSection, topic: str, most_records: int, mo
     if not partitions:
         raise BrokerError(f"{topic}: there is no such topic, or it may not be described; look at its name and the ACLs")
     lines = bytearray()
-    for place, partition in enumerate(partitions, 1):
-        limit = most_bytes * place // len(partitions)
-        async for line in _last_messages(settings, TopicPartition(topic, partition), most_records // len(partitions)):
-            if len(lines) + len(line) > limit:
-                break
-            lines += line
+    async with shared_readers():
+        for place, partition in enumerate(partitions, 1):
+            limit, tp = most_bytes * place // len(partitions), TopicPartition(topic, partition)
+            async with aclosing(_last_messages(settings, tp, most_records // len(partitions))) as found:
+                async for line in found:
+                    if len(lines) + len(line) > limit:
+                        break
+                    lines += line
     if not lines:
         raise BrokerError(f"{topic}: holds no committed message yet; a draft needs some of them")
     return bytes(lines)
 
 
-async def _last_messages(settings: KafkaSection, tp: TopicPartition, count: int) -> AsyncIterator[bytes]:
-    async with reading(settings) as consumer:
-        _, end = await log_bounds(consumer, tp)
-    async for message in read_committed_records(settings, tp, max(0, end - count)):
-        yield _line(tp.partition, message)
+async def _last_messages(settings: KafkaSection, tp: TopicPartition, count: int) -> AsyncGenerator[bytes, None]:
+    async with asking(settings) as reader:
+        end = await log_end(reader, tp)
+    async with aclosing(read_committed_records(settings, tp, max(0, end - count))) as messages:
+        async for message in messages:
+            yield _line(tp.partition, message)
 
 
 def _line(partition: int, message: Any) -> bytes:  # noqa: ANN401 - the client has no types

@@ -400,6 +400,28 @@ async def test_tasks_share_a_reader_of_each_isolation_level_and_without_sharing_
     assert (len(made), len(closed)) == (6, 6)
 
 
+async def test_a_reader_that_cannot_be_opened_is_tried_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    @asynccontextmanager
+    async def reading(_: object, isolation_level: str) -> AsyncIterator[str]:
+        tried.append(isolation_level)
+        await asyncio.sleep(0)
+        if tried:
+            raise kafka_errors.KafkaConnectionError
+        yield ""
+
+    async def ask() -> None:
+        async with asking(AWAY_SETTINGS):
+            pass
+
+    monkeypatch.setattr(client, "reading", reading)
+    async with shared_readers():
+        failed = await asyncio.gather(*(ask() for _ in range(500)), return_exceptions=True)
+    assert {type(error) for error in failed} == {kafka_errors.KafkaConnectionError}
+    assert tried == ["read_committed"], "one after the other, each would wait for brokers that are silent"
+
+
 async def test_a_client_that_has_waited_for_a_leader_itself_is_taken_for_the_same() -> None:
     with pytest.raises(NotYetError):
         async with leader_answer(TopicPartition("in", 3)):

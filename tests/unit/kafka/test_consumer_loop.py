@@ -376,6 +376,12 @@ def test_memory_is_short_below_a_tenth_of_the_limit_of_the_container(monkeypatch
     for free, is_short in ((None, False), ((100, 1000), False), ((99, 1000), True)):
         monkeypatch.setattr(consumer_loop, "free_memory", lambda found=free: found)
         assert MemoryWatch().is_short() == is_short
+    watch, found = MemoryWatch(), [(99, 1000), (500, 1000)] * 3
+    monkeypatch.setattr(consumer_loop, "MEMORY_S", -1.0)
+    monkeypatch.setattr(consumer_loop, "free_memory", found.pop)
+    with capture_logs() as lines:
+        assert [watch.is_short() for _ in range(6)] == [False, True] * 3
+    assert len(lines) == 1, "memory at the limit would write a line every two seconds"
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,19 @@ async def test_valid_records_wait_in_order_until_the_clock_is_right() -> None:
     assert metrics.dated_ahead.labels("t", 0)._value.get() == 1
 
 
+async def test_a_restart_behind_control_records_asks_the_broker_about_the_first_unread_record() -> None:
+    policy, clock, sink = policy_of(), Clock(), TimedSink()
+    clock.s -= 7200
+    # The commit lists records 0 to 2 as read; control records take offsets 3 and 4.
+    state = OffsetState(committed_offset=0, next_offset=5, incomplete=(0, 1, 2), stream_time=-1)
+    commit = CommittedState(state, policy.fingerprint, START_MS)
+    task = partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=clock)
+    await task.process([record(offset) for offset in (0, 1, 2, 5)])
+    assert (sink.published, task.is_full, task.wait_reason) == ([], True, None), "the loop waits for no answer"
+    await task.punctuate()
+    assert (task.position, task.wait_reason) == (5, WaitReason.CLOCK)
+
+
 async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_number() -> None:
     policy, metrics, clock = policy_of(), Metrics(), Clock()
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
