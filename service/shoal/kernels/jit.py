@@ -131,8 +131,9 @@ def use_compiled() -> None:
 def compile_if_large(records: int, columns: int = 1, *, is_slow: bool = False, form: str = "") -> None:
     """Run kernels in their compiled form from now on if they take long: for more than `INTERPRETED_RECORDS` records.
 
-    It is for fewer if each has more than `INTERPRETED_COLUMNS` numbers. Where the kernels of this ``form`` are not in the cache yet, for more than `INTERPRETED_AT_FIRST`, unless a record
-    has more than `INTERPRETED_COLUMNS` numbers (a category is one each): then plain Python takes minutes.
+    Fewer are enough if each has more than `INTERPRETED_COLUMNS` numbers (a category is one each): plain Python then
+    takes minutes. Where the kernels of this ``form`` are not in the cache yet, narrow tables need more than
+    `INTERPRETED_AT_FIRST`.
     """
     wide = max(1.0, columns / INTERPRETED_COLUMNS)
     if records <= INTERPRETED_RECORDS / wide and not is_slow:
