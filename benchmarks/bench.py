@@ -22,6 +22,7 @@ from castle_rows import castle_part
 from diversity_part import diversity_part
 from engine import engine_part
 from faust_stage import about_faust, faust_rounds, slower_by
+from first_row import first_row_part
 from following import following_part
 from groups import groups_part
 from judge_part import judge_part
@@ -123,6 +124,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "rates": lambda: rates_part(_bootstrap()),
     "sizing": lambda: sizing_part(_bootstrap()),
     "groups": lambda: groups_part(_bootstrap()),
+    "first-row": first_row_part,
     "bad-input": bad_part,
     "faust": faust_part,
     "engine": engine_part,

@@ -9,7 +9,7 @@ import pytest
 from support.cluster import cluster
 from support.faulty_workers import Deployment
 from support.reliability import record
-from support.repeated_kills import PARTITIONS, kill_repeatedly
+from support.repeated_kills import PARTITIONS, kill_repeatedly, silent_addresses
 from support.stages import HandedDeployment, check_handed
 from support.storms import ACCUSATION, Restarts, logs, recorded_check
 
@@ -85,7 +85,8 @@ async def test_a_hundred_kills_of_workers_and_ten_restarts_of_brokers(tmp_path: 
     with cluster(tmp_path / "kafka") as brokers:
         deployment = await Deployment.create(brokers.bootstrap, tmp_path, partitions=PARTITIONS)
         restarts = Restarts(brokers, tuple(deployment.topics.values()), every=9)
-        killed = await kill_repeatedly(deployment, 100, 400, restarts.before_kill, step=200)
+        with silent_addresses(deployment):
+            killed = await kill_repeatedly(deployment, 100, 400, restarts.before_kill, step=200)
         await restarts.ended()
         happened = "{} kills inside and {} outside of transactions, {} restarts of brokers"
         await recorded_check("hundred-kills", deployment, (), happened.format(*killed, restarts.count))

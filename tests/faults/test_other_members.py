@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from support.cluster import cluster
+from support.cluster import cluster, dropping_address
 from support.kafka_broker import LOCAL, load_local, wait_until
 from support.reliability import record
 from support.running import Stage
@@ -114,18 +114,6 @@ async def test_consumers_with_the_new_group_protocol_read_the_input(tmp_path: Pa
 
 
 # ---------------------------------------------------------------- a name
-
-
-@contextmanager
-def dropping_address() -> Iterator[tuple[str, int]]:
-    """Return an address that drops packets: a listening socket whose queue is full."""
-    with socket.socket() as listening, socket.socket() as one, socket.socket() as two:
-        listening.bind(("127.0.0.2", 0))
-        listening.listen(0)
-        for client in (one, two):
-            client.setblocking(False)
-            client.connect_ex(listening.getsockname())
-        yield listening.getsockname()
 
 
 async def until_ready_s(stage: Stage) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,18 @@ def cluster(
         yield one
     finally:
         local.down(home)
+
+
+@contextlib.contextmanager
+def dropping_address(port: int = 0) -> Iterator[tuple[str, int]]:
+    """Return an address that drops packets: a listening socket whose queue is full."""
+    with socket.socket() as listening, socket.socket() as one, socket.socket() as two:
+        listening.bind(("127.0.0.2", port))
+        listening.listen(0)
+        for client in (one, two):
+            client.setblocking(False)
+            client.connect_ex(listening.getsockname())
+        yield listening.getsockname()
 
 
 # ---------------------------------------------------------------- a partition on one broker

@@ -164,6 +164,8 @@ class Deployment:
     is_ordered: bool = False
     is_fresh: bool = False
     """Whether each start of a worker is a new interpreter."""
+    addresses: str = ""
+    """Bootstrap addresses of the workers, if not those of the test."""
     known: dict[str, list[Message]] = field(default_factory=dict)
     """Committed messages that were read so far, by topic."""
 
@@ -212,7 +214,7 @@ class Deployment:
 
     def worker(self, name: str) -> Worker:
         name, log = f"{self.topics['input']}-{name}", self.folder / f"{name}.log"
-        return Worker(name, self.policy, self.bootstrap, log, is_fresh=self.is_fresh)
+        return Worker(name, self.policy, self.addresses or self.bootstrap, log, is_fresh=self.is_fresh)
 
     def records(self, count: int) -> list[bytes | None]:
         """Return so many new records, one in fifty malformed; the serial number identifies each."""

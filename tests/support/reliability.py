@@ -167,7 +167,7 @@ FAULTS = {
     ),
     "hundred-kills": Fault(
         "kill -9 of workers 100 times and 11 restarts of brokers in one run, every second one with kill -9",
-        STATE_GOES_ON,
+        f"{STATE_GOES_ON}, although the first and the last address in `bootstrap_servers` never answer",
     ),
 }
 """Each nightly fault by its name. The words of `what` are the key of its row: they occur once."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from support.faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
 from support.kafka_broker import wait_until
@@ -15,6 +17,24 @@ STEP = 500
 
 KILL_SCHEDULES = ["offsets:2", "committed:2", "", "sent:2", "", "offsets:1", "", "sent:1"]
 """How a restarted worker is killed next: by itself inside a transaction, or by a signal."""
+
+
+BACKLOG = 4096
+"""So many connections an address takes: those of all workers that are killed meanwhile."""
+
+
+@contextmanager
+def silent_addresses(deployment: Deployment) -> Iterator[None]:
+    """Give workers, first and last, addresses that take connections and never answer; some log must name one."""
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as first,
+        socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as last,
+    ):
+        silent = [f"127.0.0.1:{one.getsockname()[1]}" for one in (first, last)]
+        deployment.addresses = ",".join([silent[0], deployment.bootstrap, silent[1]])
+        yield
+        logs = "".join(path.read_text() for path in deployment.folder.glob("*.log"))
+        assert any(one in logs for one in silent), "no silent address was tried: the test tests nothing"
 
 
 async def no_other_fault(_: int) -> None:
