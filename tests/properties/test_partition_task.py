@@ -259,7 +259,7 @@ def run_and_check(
     for cluster in clusters.values():
         assert len({people[place] for place in cluster.offsets}) >= policy.k
         assert cluster.rows == sorted(cluster.rows)
-        check_protection(policy, Counter(json.loads(row)["ward"] for row in cluster.rows))
+        check_protection(policy, *people_by_ward(cluster, log))
     rule = policy.per_subject
     if rule is not None:
         places = [place for cluster in clusters.values() for place in cluster.offsets]
@@ -273,11 +273,20 @@ def run_and_check(
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_order=in_order)
 
 
-def check_protection(policy: Policy, counts: Counter[str]) -> None:
-    """See that a cluster with these wards keeps l, t and the largest share."""
+def people_by_ward(cluster: DecidedCluster, log: list[Message]) -> tuple[Counter[str], int]:
+    """How many people of a cluster have each ward, and how many people it has."""
+    of_offset = {message.offset: message.value for message in log}
+    records = [json.loads(of_offset[place] or b"") for place in cluster.offsets]
+    return Counter(ward for ward, _ in {(one["ward"], one["who"]) for one in records}), len(
+        {one["who"] for one in records}
+    )
+
+
+def check_protection(policy: Policy, counts: Counter[str], people: int) -> None:
+    """See that a cluster keeps l, t and the largest share: ``counts`` are people by ward."""
     shares = sorted((count / counts.total() for count in counts.values()), reverse=True)
     if policy.max_value_share is not None:
-        assert shares[0] <= policy.max_value_share + 1e-9
+        assert max(counts.values()) <= policy.max_value_share * people + 1e-9
     if policy.t is not None:
         distance = sum(abs(counts[ward] / counts.total() - share) for ward, share in SHARES.items()) / 2
         assert distance <= policy.t + 1e-9
