@@ -432,18 +432,18 @@ class _SharedReaders:
         self._opened, self._opening = opened, asyncio.Lock()
         self.is_closed = False  # tasks that were created in the context may outlive it
         self._readers: dict[str, AIOKafkaConsumer] = {}
-        self._failure: Exception | None = None  # all would fail, and wait for silent brokers one after the other
+        self._has_failed = False  # then all would fail, and wait for silent brokers one after the other
 
     async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
         async with self._opening:
-            if self._failure is not None:
-                raise self._failure
+            if self._has_failed:
+                raise BrokerUnavailableError("the log of a partition cannot be read now; trying again")
             if isolation_level not in self._readers:
                 opening = reading(settings, isolation_level=isolation_level)
                 try:
                     self._readers[isolation_level] = await self._opened.enter_async_context(opening)
-                except Exception as error:
-                    self._failure = error
+                except Exception:
+                    self._has_failed = True
                     raise
             return self._readers[isolation_level]
 
