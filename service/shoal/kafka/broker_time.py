@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer
-from aiokafka import errors as kafka_errors
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
-from shoal.kafka.client import CLIENT_ERRORS
+from shoal.kafka.client import CLIENT_ERRORS, UNKNOWN_REQUEST
 
 MAX_AHEAD_MS = 3_600_000
 """A record with a timestamp further ahead of the wall clock is invalid: it would expire all records that wait."""
@@ -102,7 +101,7 @@ async def transaction_start_ms(producer: AIOKafkaProducer, transactional_id: str
             node = await client.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
             request = _DescribeTransactionsRequest(transactional_id)
             answer = await client.send(node, request, group=ConnectionGroup.COORDINATION)
-    except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
+    except UNKNOWN_REQUEST:
         return TELLS_NO_TIME
     except CLIENT_ERRORS:
         return None

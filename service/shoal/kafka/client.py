@@ -251,6 +251,9 @@ REFUSAL_MS = 5000  # time limit of a request while it is found out why no client
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
 
+UNKNOWN_REQUEST = (NotImplementedError, kafka_errors.IncompatibleBrokerVersion)
+"""What the client raises for a request that the broker does not know, or not in this version."""
+
 _FENCED = (
     kafka_errors.ProducerFenced,
     kafka_errors.InvalidProducerEpoch,

@@ -24,7 +24,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v4
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
 
 from shoal.errors import TopicsChangedError
-from shoal.kafka.client import CLIENT_ERRORS
+from shoal.kafka.client import CLIENT_ERRORS, UNKNOWN_REQUEST
 from shoal.kafka.offsets import ProgressError, log_truncated
 from shoal.policy import KafkaSection
 
@@ -82,8 +82,8 @@ async def allowed_operations(client: AIOKafkaAdminClient, topics: Sequence[str])
     network = client._client  # noqa: SLF001 - the administration client has no such request
     try:
         answer = await network.send(network.get_random_node(), _TopicsRequest(topics, has_operations=True))
-    except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
-        return {}  # the broker does not know this version of the request
+    except UNKNOWN_REQUEST:
+        return {}
     return {
         topic["topic"]: topic["topic_authorized_operations"]
         for topic in answer.to_object()["topics"]
