@@ -13,24 +13,19 @@ from aiokafka import TopicPartition
 from shoal.kafka.checks import partitions_of
 from shoal.kafka.client import admin
 from shoal.kafka.logs import read_committed_records
+from shoal.kafka.topic_sample import exported, message_text
 from shoal.policy import Policy
 from shoal.settings import kafka_settings
 
 
-def text(data: bytes | None) -> str | None:
-    """Return the text of a message as it is; bytes that are not UTF-8 become lone surrogates."""
-    return None if data is None else data.decode(errors="surrogateescape")
-
-
-def line(partition: int, message: Any, kind: str) -> str:  # noqa: ANN401 - the client has no types
+def line(message: Any, kind: str) -> str:  # noqa: ANN401 - the client has no types
     """Return the line of one message."""
     if kind == "lines":
-        return text(message.value) or ""
-    content = {"partition": partition, "offset": message.offset, "timestamp": message.timestamp}
-    content |= {"key": text(message.key), "headers": [[name, text(data)] for name, data in message.headers]}
+        return message_text(message.value) or ""
+    content = exported(message)
     if kind == "release":
         del content["offset"], content["timestamp"]
-    return json.dumps(content | {"value": text(message.value)})
+    return json.dumps(content)
 
 
 async def export(policy_path: str, topic: str, kind: str) -> None:
@@ -40,7 +35,7 @@ async def export(policy_path: str, topic: str, kind: str) -> None:
         partitions = (await partitions_of(client, [topic]))[topic]
     for partition in partitions:
         async for message in read_committed_records(settings, TopicPartition(topic, partition)):
-            sys.stdout.write(line(partition, message, kind) + "\n")
+            sys.stdout.write(line(message, kind) + "\n")
 
 
 if __name__ == "__main__":

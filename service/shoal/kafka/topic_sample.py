@@ -46,20 +46,21 @@ async def _last_messages(settings: KafkaSection, tp: TopicPartition, count: int)
         end = await log_end(reader, tp)
     async with aclosing(read_committed_records(settings, tp, max(0, end - count))) as messages:
         async for message in messages:
-            yield _line(tp.partition, message)
+            yield json.dumps(exported(message)).encode() + b"\n"
 
 
-def _line(partition: int, message: Any) -> bytes:  # noqa: ANN401 - the client has no types
-    content = {
-        "partition": partition,
+def exported(message: Any) -> dict[str, Any]:  # noqa: ANN401 - the client has no types
+    """Return a message as an export of a topic has it; bytes that are not UTF-8 become lone surrogates."""
+    return {
+        "partition": message.partition,
         "offset": message.offset,
         "timestamp": message.timestamp,
-        "key": _text(message.key),
-        "headers": [[name, _text(data)] for name, data in message.headers],
-        "value": _text(message.value),
+        "key": message_text(message.key),
+        "headers": [[name, message_text(data)] for name, data in message.headers],
+        "value": message_text(message.value),
     }
-    return json.dumps(content).encode() + b"\n"
 
 
-def _text(data: bytes | None) -> str | None:
+def message_text(data: bytes | None) -> str | None:
+    """Return the text of a key, value or header as it is."""
     return None if data is None else data.decode(errors="surrogateescape")
