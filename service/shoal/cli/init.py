@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import replace
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Read the sample and write the draft; standard error says what is open and what to do next."""
-    from shoal.drafts import Draft, ask, read_sample, write_draft  # noqa: PLC0415 - slow; help needs none of it
+    from shoal.drafts import Draft, ask, kafka_section, read_sample, write_draft  # noqa: PLC0415 - slow; help needs none of it
     from shoal.files import open_output  # noqa: PLC0415 - as above
 
     target = None if options.output == "-" else Path(options.output)
@@ -52,7 +51,9 @@ def execute(options: argparse.Namespace) -> int:
         draft = ask(sample, options.subject, sys.stdin, sys.stderr)
     else:
         draft = Draft.of(sample, options.subject)
-    text = write_draft(draft) + _kafka_section(options)
+    text = write_draft(draft)
+    if options.topic is not None:
+        text += kafka_section(options.topic, options.bootstrap_servers)
     with open_output(options.output) as output:
         output.write(text.encode())
     print(draft.summary(options.output, options.sample or "SAMPLE"), file=sys.stderr)
@@ -78,18 +79,3 @@ def _read_topic(options: argparse.Namespace) -> Sample:
         file = Path(folder, "topic.jsonl")
         file.write_bytes(asyncio.run(sample_topic(settings, options.topic, MAX_ROWS, MAX_BYTES)))
         return replace(read_sample(str(file), "jsonl"), name=f"the topic {options.topic}")
-
-
-def _kafka_section(options: argparse.Namespace) -> str:
-    """Return the section ``kafka`` of a draft of a topic; an empty text for a file."""
-    if options.topic is None:
-        return ""
-    others = ("anonymous", "quarantine", "evidence")
-    output, quarantine, evidence = (f"{options.topic}.{other}" for other in others)
-    names = {"input": options.topic, "output": output, "quarantine": quarantine, "evidence": evidence}
-    names |= {"group": f"shoal-{options.topic}"}
-    if options.bootstrap_servers is not None:
-        names = {"bootstrap_servers": options.bootstrap_servers} | names
-    lines = [f"  {name}: {json.dumps(value)}" for name, value in names.items()]
-    head = "# Create the other topics with as many partitions as the input; protect evidence like the input."
-    return "\n".join([head, "kafka:", *lines, ""])

@@ -9,6 +9,6 @@
 from shoal.drafts.draft import EVERY_RECORD, Draft
 from shoal.drafts.questions import ask
 from shoal.drafts.reading import read_sample
-from shoal.drafts.writing import write_draft
+from shoal.drafts.writing import kafka_section, write_draft
 
-__all__ = ["EVERY_RECORD", "Draft", "ask", "read_sample", "write_draft"]
+__all__ = ["EVERY_RECORD", "Draft", "ask", "kafka_section", "read_sample", "write_draft"]

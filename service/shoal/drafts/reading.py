@@ -363,14 +363,15 @@ def _of_export(objects: _Objects, notes: list[str]) -> tuple[_Objects, Values]:
     found = [(_value_of(one["value"]), one.get("key")) for one in objects]
     present = [(value, key) for value, key in found if isinstance(value, dict)]
     note = "The lines are messages of a topic, and these fields those of their values."
-    if all(key is None for _, key in present):
+    has_keys = any(key is not None for _, key in present)
+    if not has_keys:
         note += (
             " No message has a key: to try the policy on a file, write the values alone: jq -c '.value|fromjson?//.'"
         )
     notes.append(note)
     if len(present) < len(objects):
         notes.append(f"{len(objects) - len(present):,} messages have no record as their value, and are not in here")
-    return [value for value, _ in present], [key for _, key in present] if "No message" not in note else []
+    return [value for value, _ in present], [key for _, key in present] if has_keys else []
 
 
 def _value_of(value: Any) -> Any:  # noqa: ANN401 - any JSON value

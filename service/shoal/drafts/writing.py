@@ -16,11 +16,23 @@ from shoal.policy import DECIDE
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*")
 _RESERVED = frozenset(["yes", "no", "true", "false", "on", "off", "null", "y", "n"])
 """Words that some readers of YAML take for other things than texts."""
+_OTHER_TOPICS = {"output": "anonymous", "quarantine": "quarantine", "evidence": "evidence"}
 
 
 def write_draft(draft: Draft) -> str:
     """Return the policy. It holds names of fields and rounded bounds, and words that at least k people have."""
     return "\n".join([*_head(draft), *_attributes(draft), *_settings(draft)]) + "\n"
+
+
+def kafka_section(topic: str, bootstrap_servers: str | None) -> str:
+    """Return the section ``kafka`` of a draft for a topic; the other topics are named after it."""
+    others = {kind: f"{topic}.{name}" for kind, name in _OTHER_TOPICS.items()}
+    names = {"input": topic, **others, "group": f"shoal-{topic}"}
+    if bootstrap_servers is not None:
+        names = {"bootstrap_servers": bootstrap_servers, **names}
+    lines = [f"  {name}: {_quoted(value)}" for name, value in names.items()]
+    head = "# Create the other topics with as many partitions as the input; protect evidence like the input."
+    return "\n".join([head, "kafka:", *lines, ""])
 
 
 def _head(draft: Draft) -> Iterator[str]:
