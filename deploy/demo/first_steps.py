@@ -67,16 +67,21 @@ class Steps:
         self.run("report", "policy.yaml", *files, "-o", "report.html", "--json", "report.json")
 
 
+def released_as_stream(steps: Steps, file: str, subject: str) -> list[Step]:
+    """Take all steps with a file."""
+    steps.run("init", file, "-o", "policy.yaml", "--subject", subject)
+    steps.run("check", "policy.yaml", "--text", "-i", file)
+    steps.run("tune", "policy.yaml", "-i", file, "-o", "tune.html", "--json", "tune.json")
+    steps.run("pipe", "policy.yaml", "-i", file, "-o", "released.csv", "--evidence", "evidence.jsonl")
+    steps.judge(file, "released.csv", "--evidence", "evidence.jsonl")
+    return steps.done
+
+
 def adult() -> list[Step]:
     """A table that is released as a stream."""
     steps = Steps("adult")
     shutil.copy(ROOT / "tests" / "data" / "adult.csv.gz", steps.folder / "adult.csv.gz")
-    steps.run("init", "adult.csv.gz", "-o", "policy.yaml", "--subject", "every_record")
-    steps.run("check", "policy.yaml", "--text", "-i", "adult.csv.gz")
-    steps.run("tune", "policy.yaml", "-i", "adult.csv.gz", "-o", "tune.html", "--json", "tune.json")
-    steps.run("pipe", "policy.yaml", "-i", "adult.csv.gz", "-o", "released.csv", "--evidence", "evidence.jsonl")
-    steps.judge("adult.csv.gz", "released.csv", "--evidence", "evidence.jsonl")
-    return steps.done
+    return released_as_stream(steps, "adult.csv.gz", "every_record")
 
 
 def hospital() -> list[Step]:
@@ -93,12 +98,7 @@ def hospital() -> list[Step]:
         who = f"P{draw.randrange(ROWS * 4 // 5):05}"
         lines.append(f"{100_000 + number};{who};Müller {number};{born};{place};{height};{cost};{illness};{admitted}")
     (steps.folder / "faelle.csv").write_bytes("\r\n".join(lines).encode("cp1252"))
-    steps.run("init", "faelle.csv", "-o", "policy.yaml", "--subject", "Patientennummer")
-    steps.run("check", "policy.yaml", "--text", "-i", "faelle.csv")
-    steps.run("tune", "policy.yaml", "-i", "faelle.csv", "-o", "tune.html", "--json", "tune.json")
-    steps.run("pipe", "policy.yaml", "-i", "faelle.csv", "-o", "released.csv", "--evidence", "evidence.jsonl")
-    steps.judge("faelle.csv", "released.csv", "--evidence", "evidence.jsonl")
-    return steps.done
+    return released_as_stream(steps, "faelle.csv", "Patientennummer")
 
 
 def visits(bootstrap: str) -> list[Step]:
