@@ -207,11 +207,15 @@ def _cases(check: Report) -> tuple[object, object, object]:
 
 def _made(report: Report) -> Iterator[str]:
     yield "<h2>How it was made</h2>"
-    made = report["made"]
-    rows = [("policy, fingerprint", report["policy"]["fingerprint"])]
-    rows += [(f"{one['what']}: {one['name']}, SHA-256", one["sha256"]) for one in made["files"]]
+    fingerprint = ("policy, fingerprint", report["policy"]["fingerprint"])
+    yield table(("what", "which"), [fingerprint, *origin_rows(report["made"])])
+
+
+def origin_rows(made: Report) -> list[tuple[str, str]]:
+    """Return what `origin_of` found as rows of a table."""
+    rows = [(f"{one['what']}: {one['name']}, SHA-256", one["sha256"]) for one in made["files"]]
     rows += [(f"version of {name}", version) for name, version in made["versions"].items()]
-    yield table(("what", "which"), [*rows, ("date", made["date"])])
+    return [*rows, ("date", made["date"])]
 
 
 def percent(value: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from shoal.reports.page import bullets, drawing, escaped, note, page_of, paragraph, percent, table
+from shoal.reports.page import bullets, drawing, escaped, note, origin_rows, page_of, paragraph, percent, table
 from shoal.reports.svg import bars, curves
 
 Results: TypeAlias = Mapping[str, Any]
@@ -244,7 +244,7 @@ def _weights(weighted: Sequence[Results]) -> Iterator[str]:
 
 def _made(results: Results) -> Iterator[str]:
     yield "<h2>How it was made</h2>"
-    sample, made = results["sample"], results["made"]
+    sample = results["sample"]
     cut = f", the first {sample['most_records']} of the file" if sample["is_cut"] else ""
     rows: list[tuple[str, object]] = [
         ("records of the sample", f"{sample['records']}{cut}"),
@@ -255,8 +255,7 @@ def _made(results: Results) -> Iterator[str]:
         ("settings", len(results["settings"]) + len(results["tables"]) + max(0, len(results["weights"]) - 1)),
         ("policy, fingerprint", results["policy"]["fingerprint"]),
     ]
-    rows += [(f"version of {name}", version) for name, version in made["versions"].items()]
-    yield table(("what", "which"), rows)
+    yield table(("what", "which"), [*rows, *origin_rows(results["made"])])
     yield paragraph(
         "Each setting released the sample with the engine of `shoal pipe`, one table with that of `shoal batch`. "
         "A loss is the lost part of the variation of a number, or the mean distance of a category from its published "
