@@ -18,11 +18,11 @@ from shoal.policy import Policy
 from shoal.settings import kafka_settings
 
 
-def line(message: Any, kind: str) -> str:  # noqa: ANN401 - the client has no types
+def line(partition: int, message: Any, kind: str) -> str:  # noqa: ANN401 - the client has no types
     """Return the line of one message."""
     if kind == "lines":
         return message_text(message.value) or ""
-    content = exported(message)
+    content = exported(partition, message)
     if kind == "release":
         del content["offset"], content["timestamp"]
     return json.dumps(content)
@@ -35,7 +35,7 @@ async def export(policy_path: str, topic: str, kind: str) -> None:
         partitions = (await partitions_of(client, [topic]))[topic]
     for partition in partitions:
         async for message in read_committed_records(settings, TopicPartition(topic, partition)):
-            sys.stdout.write(line(message, kind) + "\n")
+            sys.stdout.write(line(partition, message, kind) + "\n")
 
 
 if __name__ == "__main__":

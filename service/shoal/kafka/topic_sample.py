@@ -46,13 +46,13 @@ async def _last_messages(settings: KafkaSection, tp: TopicPartition, count: int)
         end = await log_end(reader, tp)
     async with aclosing(read_committed_records(settings, tp, max(0, end - count))) as messages:
         async for message in messages:
-            yield json.dumps(exported(message)).encode() + b"\n"
+            yield json.dumps(exported(tp.partition, message)).encode() + b"\n"
 
 
-def exported(message: Any) -> dict[str, Any]:  # noqa: ANN401 - the client has no types
+def exported(partition: int, message: Any) -> dict[str, Any]:  # noqa: ANN401 - the client has no types
     """Return a message as an export of a topic has it; bytes that are not UTF-8 become lone surrogates."""
     return {
-        "partition": message.partition,
+        "partition": partition,
         "offset": message.offset,
         "timestamp": message.timestamp,
         "key": message_text(message.key),
