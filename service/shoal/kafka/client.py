@@ -247,6 +247,7 @@ def _inputs(settings: KafkaSection) -> list[str]:
 
 
 CLOSE_S = 2.0
+FETCH_WAIT_MS = 20  # how long a broker keeps a fetch for which it has no records (ms)
 REFUSAL_MS = 5000  # time limit of a request while it is found out why no client could start (ms)
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
@@ -428,16 +429,60 @@ def _refusals_of_reads(settings: KafkaSection) -> Iterator[None]:
         raise broker_error(error, settings) from None
 
 
-class _SharedReaders:
-    """A reader for each isolation level, opened when it is first needed."""
+class SharedReaders:
+    """Readers for the tasks of some contexts, opened when they are needed, and closed when the last context ends.
 
-    def __init__(self, opened: AsyncExitStack) -> None:
-        self._opened, self._opening = opened, asyncio.Lock()
-        self.is_closed = False  # tasks that were created in the context may outlive it
+    One of each isolation level is asked and never assigned. Others fetch, each for one task at a time.
+    """
+
+    def __init__(self) -> None:
+        self._contexts = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._opened, self._opening = AsyncExitStack(), asyncio.Lock()
         self._readers: dict[str, AIOKafkaConsumer] = {}
+        self._idle: list[AIOKafkaConsumer] = []
         self._has_failed = False  # then all would fail, and wait for silent brokers one after the other
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no context is left; tasks that were created in one may outlive it."""
+        return not self._contexts
+
+    def enter(self) -> None:
+        """Begin a context."""
+        self._contexts += 1
+
+    async def leave(self) -> None:
+        """End a context, and close all readers if it was the last one."""
+        self._contexts -= 1
+        if not self._contexts:
+            opened = self._opened
+            self._begin()  # another context may begin while these readers are closed
+            await opened.aclose()
+
+    @asynccontextmanager
+    async def fetching(self, settings: KafkaSection) -> AsyncIterator[AIOKafkaConsumer]:
+        """Take a reader for the length of the context."""
+        idle = self._idle
+        if idle:
+            reader = idle.pop()
+        else:
+            # A fetch without records must end soon: the next task waits for it.
+            opening = reading(settings, fetch_max_wait_ms=FETCH_WAIT_MS)
+            reader = await self._opened.enter_async_context(opening)
+        try:
+            with _refusals_of_reads(settings):
+                yield reader
+        except BaseException:
+            await stop(reader, CLOSE_S)
+            raise
+        reader.pause(*reader.assignment())
+        idle.append(reader)
+
     async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
+        """Return the reader that is asked."""
         async with self._opening:
             if self._has_failed:
                 raise BrokerUnavailableError("the log of a partition cannot be read now; trying again")
@@ -451,23 +496,23 @@ class _SharedReaders:
             return self._readers[isolation_level]
 
 
-_shared: ContextVar[_SharedReaders | None] = ContextVar("shared readers", default=None)
+_shared: ContextVar[SharedReaders | None] = ContextVar("shared readers", default=None)
 
 
 @asynccontextmanager
-async def shared_readers() -> AsyncIterator[None]:
-    """Let `asking` open one reader of each isolation level for all tasks that are created in this context.
+async def shared_readers(readers: SharedReaders | None = None) -> AsyncIterator[None]:
+    """Let `asking` and `fetching` share readers, by default new ones, among all tasks that are created in this context.
 
-    All settings that it is given must be of one Kafka cluster and group.
+    All settings that they are given must be of one Kafka cluster and group.
     """
-    async with AsyncExitStack() as opened:
-        readers = _SharedReaders(opened)
-        token = _shared.set(readers)
-        try:
-            yield
-        finally:
-            _shared.reset(token)
-            readers.is_closed = True
+    readers = readers or SharedReaders()
+    token = _shared.set(readers)
+    readers.enter()
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+        await readers.leave()
 
 
 @asynccontextmanager
@@ -483,6 +528,15 @@ async def asking(settings: KafkaSection, isolation_level: str = "read_committed"
         return
     with _refusals_of_reads(settings):
         yield await shared.reader(settings, isolation_level)
+
+
+@asynccontextmanager
+async def fetching(settings: KafkaSection) -> AsyncIterator[AIOKafkaConsumer]:
+    """Open a reader of committed records as `reading` does, or take one of `shared_readers`; assign it a partition."""
+    shared = _shared.get()
+    opening = reading(settings) if shared is None or shared.is_closed else shared.fetching(settings)
+    async with opening as reader:
+        yield reader
 
 
 async def log_end(reader: AIOKafkaConsumer, tp: TopicPartition) -> int:

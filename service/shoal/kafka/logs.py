@@ -23,7 +23,16 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.arrays import Int64Vector
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS, asking, leader_answer, leader_away, log_bounds, reading, task_exception
+from shoal.kafka.client import (
+    CLIENT_ERRORS,
+    asking,
+    fetching,
+    leader_answer,
+    leader_away,
+    log_bounds,
+    reading,
+    task_exception,
+)
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -51,7 +60,7 @@ async def read_committed_records(
     position = max(log_start, begin)
     if position >= log_end:
         return
-    async with reading(settings) as consumer:
+    async with fetching(settings) as consumer:
         consumer.assign([tp])
         consumer.seek(tp, position)
         deadline = time.monotonic() + READ_TIMEOUT_S

@@ -21,6 +21,7 @@ from shoal.kafka.checks import TopicLayout, UncheckedSettings
 from shoal.kafka.client import (
     TELL_EVERY_S,
     NotYetError,
+    SharedReaders,
     asking,
     join_reasons,
     join_refusals,
@@ -99,6 +100,7 @@ class TaskManager:
         self._tasks: dict[TopicPartition, PartitionTask] = {}
         self._unopened: dict[TopicPartition, ShoalError | None] = {}
         self._first_partition_counts: dict[str, int] = {}
+        self._readers = SharedReaders()
 
     @cached_property
     def _of_tasks(self) -> TaskContext:
@@ -165,7 +167,7 @@ class TaskManager:
         metrics.opening.set(len(opened))
         for tp in opened:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
-        async with shared_readers():
+        async with shared_readers(self._readers):
             results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
         return _not_yet(
             {
@@ -192,6 +194,7 @@ class TaskManager:
                 output_ends=context.output_ends,
                 copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
                 metrics=context.metrics,
+                readers=self._readers,
             )
             on_failure.push_async_callback(producer.close)
             if self._unopened.get(tp) is not None:

@@ -32,6 +32,7 @@ from shoal.kafka.client import (
     CLIENT_ERRORS,
     TRANSACTION_TIMEOUT_MS,
     NotYetError,
+    SharedReaders,
     broker_error,
     producer,
     shared_readers,
@@ -109,7 +110,9 @@ class TransactionalProducer:
         output_ends: dict[TopicPartition, int] | None = None,
         copy: ProgressCopy | None = None,
         metrics: Metrics | None = None,
+        readers: SharedReaders | None = None,
     ) -> None:
+        self._readers = readers
         self._output_ends = {} if output_ends is None else output_ends
         self._publishes, self.copy, self._metrics = publishes, copy, metrics
         self._release = release_strategy(policy)
@@ -246,7 +249,7 @@ class TransactionalProducer:
         if self._check_first is None:
             return
         try:
-            async with shared_readers():
+            async with shared_readers(self._readers):
                 await self._check_first()
         except InputError:
             # The records found may be those of another worker of this group that owns the partition now.

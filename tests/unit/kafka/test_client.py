@@ -23,9 +23,11 @@ from shoal.kafka.aiokafka_compat import LOST_RESPONSE
 from shoal.kafka.client import (
     NotYetError,
     Operation,
+    SharedReaders,
     asking,
     broker_error,
     connection_timeout_ms,
+    fetching,
     join_refusals,
     leader_answer,
     log_bounds,
@@ -422,6 +424,79 @@ async def test_a_reader_that_cannot_be_opened_is_tried_once_for_all_tasks(monkey
         names = Counter(type(error).__name__ for error in failed)
         assert names == {"KafkaConnectionError": 1, "BrokerUnavailableError": 499}
     assert tried == ["read_committed"], "one after the other, each would wait for brokers that are silent"
+
+
+class Fetching:
+    """A reader that keeps what it is assigned, and what of it is paused."""
+
+    def __init__(self) -> None:
+        self.assigned: set[TopicPartition] = set()
+        self.paused: set[TopicPartition] = set()
+        self.is_closed = False
+
+    def assignment(self) -> set[TopicPartition]:
+        return self.assigned
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self.paused = set(partitions)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Fetching]:
+    """Return the readers that `fetching` opens, all that there are in a test."""
+    made: list[Fetching] = []
+
+    @asynccontextmanager
+    async def reading(_: object, **__: object) -> AsyncIterator[Fetching]:
+        made.append(Fetching())
+        yield (own := made[-1])
+        own.is_closed = True
+
+    async def stop(reader: Fetching, _: float) -> None:
+        reader.is_closed = True
+
+    monkeypatch.setattr(client, "reading", reading)
+    monkeypatch.setattr(client, "stop", stop)
+    return made
+
+
+async def test_a_reader_that_fetches_serves_one_task_after_the_other_and_rests_paused(made: list[Fetching]) -> None:
+    async def fetch(partition: int) -> None:
+        async with fetching(AWAY_SETTINGS) as reader:
+            assert not reader.is_closed
+            reader.assigned = {TopicPartition("out", partition)}
+            await asyncio.sleep(0.01)
+            assert reader.assigned == {TopicPartition("out", partition)}, "no other task uses it meanwhile"
+
+    shared = SharedReaders()
+    async with shared_readers(shared):
+        await fetch(0)
+        assert made[0].paused == {TopicPartition("out", 0)}
+        await fetch(1)
+        assert len(made) == 1
+        await asyncio.gather(fetch(2), fetch(3))
+        assert len(made) == 2
+        later = asyncio.create_task(fetch(4))
+        async with shared_readers(shared):
+            await fetch(5)
+        assert not any(one.is_closed for one in made), "the outer context goes on"
+        await later
+        assert len(made) == 2
+    assert all(one.is_closed for one in made)
+    async with shared_readers(shared):
+        await fetch(6)
+    await fetch(7)
+    assert (len(made), all(one.is_closed for one in made)) == (4, True)
+
+
+async def test_a_reader_whose_task_has_failed_is_closed_and_not_used_again(made: list[Fetching]) -> None:
+    async with shared_readers():
+        with pytest.raises(BrokerError, match="grant READ on topic out"):
+            async with fetching(AWAY_SETTINGS):
+                raise kafka_errors.TopicAuthorizationFailedError("out")
+        assert made[0].is_closed
+        async with fetching(AWAY_SETTINGS) as reader:
+            assert reader is made[1]
 
 
 async def test_a_client_that_has_waited_for_a_leader_itself_is_taken_for_the_same() -> None:

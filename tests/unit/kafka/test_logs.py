@@ -372,7 +372,7 @@ def log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Log:
     async def reading(_: object) -> AsyncIterator[Log]:
         yield made
 
-    monkeypatch.setattr(logs, "reading", reading)
+    monkeypatch.setattr(logs, "fetching", reading)
     monkeypatch.setattr(logs, "asking", reading)
     monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: made.now_s))
     return made
