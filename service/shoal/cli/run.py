@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import gc
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NoReturn
@@ -34,8 +35,11 @@ ALLOCATIONS = 50_000
 """Containers allocated and not freed, after which Python collects without being asked."""
 
 COLLECT_S = 1.0
-"""Time between two collections (s). The Kafka client leaves fetched data of about 1 MB in a reference cycle when a
-partition is paused, which takes few allocations; so collections must not depend on their number alone."""
+"""Least time between two collections (s). The Kafka client leaves fetched data of about 1 MB in a reference cycle when
+a partition is paused, which takes few allocations; so collections must not depend on their number alone."""
+
+COLLECTING = 0.05
+"""Largest share of the processor time of a thread for collections: with many partitions one takes 0.1 s or more."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,10 +111,11 @@ async def _compile(compiler: KernelCompiler, stack: AsyncExitStack, health: Heal
 
 @asynccontextmanager
 async def spaced_collections() -> AsyncIterator[None]:
-    """Collect once a second while the context is open, and leave out what exists when it is entered.
+    """Collect about once a second while the context is open, and leave out what exists when it is entered.
 
     It changes the settings of the whole process, and restores them at the end. Enter it when modules are loaded and
-    kernels compiled. Cost: one full collection at the beginning (about 0.1 s), then one of some milliseconds a second.
+    kernels compiled. Cost: one full collection at the beginning (about 0.1 s), then one of some milliseconds a second;
+    fewer if they take long.
     """
     before = gc.get_threshold()
     gc.collect()
@@ -126,6 +131,9 @@ async def spaced_collections() -> AsyncIterator[None]:
 
 
 async def _collect() -> NoReturn:
+    took_s = 0.0
     while True:
-        await asyncio.sleep(COLLECT_S)
+        await asyncio.sleep(max(COLLECT_S, took_s / COLLECTING))
+        began_s = time.thread_time()
         gc.collect()
+        took_s = time.thread_time() - began_s

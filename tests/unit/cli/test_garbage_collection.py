@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
+from shoal.cli import run
 from shoal.cli.run import spaced_collections
 
 pytestmark = pytest.mark.unit
@@ -39,3 +41,19 @@ async def test_cycles_are_collected_once_a_second_and_the_settings_restored() ->
         assert dropped() is None
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
+
+
+async def test_collections_that_take_long_come_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    now_s = iter([0.0, 0.01, 5.0, 5.3, 9.0, 9.0])
+
+    async def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 4:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(run, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(run, "time", SimpleNamespace(thread_time=lambda: next(now_s)))
+    with pytest.raises(asyncio.CancelledError):
+        await run._collect()
+    assert pauses == [1.0, 1.0, pytest.approx(6.0), 1.0], "0.3 s are a twentieth of 6 s"
