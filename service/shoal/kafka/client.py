@@ -248,6 +248,7 @@ def _inputs(settings: KafkaSection) -> list[str]:
 
 CLOSE_S = 2.0
 FETCH_WAIT_MS = 20  # how long a broker keeps a fetch for which it has no records (ms)
+MOST_FETCHING = 8  # tasks that fetch at a time, where they share readers
 REFUSAL_MS = 5000  # time limit of a request while it is found out why no client could start (ms)
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
@@ -443,6 +444,7 @@ class SharedReaders:
         self._opened, self._opening = AsyncExitStack(), asyncio.Lock()
         self._readers: dict[str, AIOKafkaConsumer] = {}
         self._idle: list[AIOKafkaConsumer] = []
+        self._may_fetch = asyncio.Semaphore(MOST_FETCHING)
         self._has_failed = False  # then all would fail, and wait for silent brokers one after the other
 
     @property
@@ -464,22 +466,23 @@ class SharedReaders:
 
     @asynccontextmanager
     async def fetching(self, settings: KafkaSection) -> AsyncIterator[AIOKafkaConsumer]:
-        """Take a reader for the length of the context."""
-        idle = self._idle
-        if idle:
-            reader = idle.pop()
-        else:
-            # A fetch without records must end soon: the next task waits for it.
-            opening = reading(settings, fetch_max_wait_ms=FETCH_WAIT_MS)
-            reader = await self._opened.enter_async_context(opening)
-        try:
-            with _refusals_of_reads(settings):
-                yield reader
-        except BaseException:
-            await stop(reader, CLOSE_S)
-            raise
-        reader.pause(*reader.assignment())
-        idle.append(reader)
+        """Take a reader for the length of the context; in it, do not take a second one."""
+        opened, idle = self._opened, self._idle
+        async with self._may_fetch:
+            if idle:
+                reader = idle.pop()
+            else:
+                # A fetch without records must end soon: the next task waits for it.
+                opening = reading(settings, fetch_max_wait_ms=FETCH_WAIT_MS)
+                reader = await opened.enter_async_context(opening)
+            try:
+                with _refusals_of_reads(settings):
+                    yield reader
+            except BaseException:
+                await stop(reader, CLOSE_S)
+                raise
+            reader.pause(*reader.assignment())
+            idle.append(reader)
 
     async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
         """Return the reader that is asked."""

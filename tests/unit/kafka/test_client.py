@@ -489,6 +489,16 @@ async def test_a_reader_that_fetches_serves_one_task_after_the_other_and_rests_p
     assert (len(made), all(one.is_closed for one in made)) == (4, True)
 
 
+async def test_few_readers_serve_many_tasks(made: list[Fetching]) -> None:
+    async def fetch() -> None:
+        async with fetching(AWAY_SETTINGS):
+            await asyncio.sleep(0.001)
+
+    async with shared_readers():
+        await asyncio.gather(*(fetch() for _ in range(500)))
+    assert len(made) == 8
+
+
 async def test_a_reader_whose_task_has_failed_is_closed_and_not_used_again(made: list[Fetching]) -> None:
     async with shared_readers():
         with pytest.raises(BrokerError, match="grant READ on topic out"):
