@@ -56,7 +56,7 @@ POLL_S = 0.1  # time (s) between two looks whether kernels are compiled
 LAG_S = 2.0
 """Time (s) of the messages of one poll from which on a worker lags."""
 
-TOLD_EVERY_MS = 10_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
+TOLD_EVERY_MS = 60_000  # time (ms) between two lines of the log that say how many records were rejected as dated ahead
 
 DATED_AHEAD = RecordFault(FaultReason.DATED_AHEAD)
 NO_VALUE = RecordFault(FaultReason.TOMBSTONE)
