@@ -418,6 +418,10 @@ def _decoded(text: bytes, name: str, where: str) -> Any:  # noqa: ANN401 - any J
         ) from None
 
 
+_EMPTY: Final = object()
+"""An object without fields."""
+
+
 def _add_fields(record: dict[str, Any], above: FieldPath, row: int, columns: dict[FieldPath, Values]) -> None:
     """Add the values of an object, at any depth, to the columns of their paths."""
     for key, value in record.items():
@@ -427,21 +431,23 @@ def _add_fields(record: dict[str, Any], above: FieldPath, row: int, columns: dic
             continue
         column = columns.setdefault(path, [])
         column += [ABSENT] * (row - len(column))
-        column.append(NESTED if isinstance(value, list | dict) else value)
+        column.append(_EMPTY if value == {} else NESTED if isinstance(value, list) else value)
 
 
 def _close_objects(columns: dict[FieldPath, Values]) -> None:
     """Drop what is an object in some records and a scalar in others: one field of nested values remains.
 
-    An object that is null in some records stays open: its fields are absent there.
+    An object that is null or empty in some records stays open: its fields are absent there.
     """
     for path in [path for path in columns if any(other[: len(path)] == path != other for other in columns)]:
-        if all(value is None or value is ABSENT for value in columns[path]):
+        if all(value is None or value is ABSENT or value is _EMPTY for value in columns[path]):
             del columns[path]
             continue
         for other in [other for other in columns if other[: len(path)] == path != other]:
             del columns[other]
         columns[path] = [NESTED] * len(columns[path])
+    for path, values in columns.items():
+        columns[path] = [NESTED if value is _EMPTY else value for value in values]
 
 
 # ---------------------------------------------------------------- Parquet

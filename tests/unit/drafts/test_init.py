@@ -116,6 +116,22 @@ def test_nested_messages(tmp_path: Path) -> None:
     assert document["attributes"]["patient.sex"]["from"] == "value.patient.sex"
 
 
+def test_fields_of_an_object_that_is_sometimes_empty(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records = [
+        {"id": f"u{i}", "stay": {"days": i % 9} if i % 4 else {}, "other": {}, "tag": {"a": i % 5} if i % 2 else "x"}
+        for i in range(400)
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    document = drafted(path, "id")
+    assert said(document, "role", "scale", "missing", "type") == {
+        "id": ["identifier", None, None, "any"],
+        "stay.days": ["quasi_identifier", "numeric", "group", None],
+        "other": ["identifier", None, None, "any"],
+        "tag": ["identifier", None, None, "any"],
+    }
+
+
 def test_a_parquet_file(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet")
     policy = tmp_path / "policy.yaml"
