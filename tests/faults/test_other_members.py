@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -20,11 +21,11 @@ from support.reliability import record
 from support.running import Stage
 from support.storms import PATIENCE_S, WAVE, Storm, feed, storm
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
-
-FLAPS, FLAPPING_S = 100, 300.0
+FLAPS = int(os.environ.get("SHOAL_TEST_JOINS", "100"))
+FLAPPING_S = 3.0 * FLAPS
 """So often the member joins, unless the machine is so slow that the time (s) has passed before."""
-LEAST_REBALANCES = 100
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600 + FLAPPING_S), pytest.mark.usefixtures("kernels")]
 
 
 async def flap(bootstrap: str, topic: str) -> int:
@@ -58,7 +59,7 @@ async def test_a_member_joins_and_leaves_a_hundred_times(tmp_path: Path) -> None
 
         await one.under_load(strike)
         rebalances = generations[-1] - generations[0]
-        assert rebalances >= LEAST_REBALANCES, "the machine is too slow: the test tests little"
+        assert rebalances >= FLAPS, "the machine is too slow: the test tests little"
         await one.settled(f"{rebalances} rebalances by {len(generations)} joins; the workers continued")
 
 
