@@ -322,7 +322,7 @@ def _not_yet(errors: Mapping[TopicPartition, ShoalError]) -> dict[TopicPartition
     if others:
         tp, first = min(others, key=lambda other: other[1].retriable)
         # The errors of the client do not name the partition.
-        raise BrokerUnavailableError(named_text(tp, first)) if type(first) is BrokerUnavailableError else first
+        raise named(tp, first) if type(first) is BrokerUnavailableError else first
     return not_yet
 
 
