@@ -26,6 +26,7 @@ from shoal.kafka.client import (
     join_refusals,
     log_end,
     meanwhile,
+    named,
     named_text,
     shared_readers,
     to_shoal_error,
@@ -275,7 +276,7 @@ class TaskManager:
                 self._context.metrics.tell_refusals(log, time.monotonic())
                 await asyncio.sleep(WAITS_S)
         finally:
-            report.update({})
+            report.end()
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
         """Update metrics and health of a partition; ``log_end`` is None if it is not known."""
