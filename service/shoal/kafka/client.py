@@ -93,6 +93,13 @@ def named_text(tp: TopicPartition, error: Exception) -> str:
     return text if text.startswith(name) else name + text
 
 
+def named(tp: TopicPartition, error: BrokerUnavailableError) -> BrokerUnavailableError:
+    """Return the same error with the partition of the input."""
+    same = BrokerUnavailableError(named_text(tp, error))
+    same.code, same.brief = error.code, error.brief
+    return same
+
+
 @asynccontextmanager
 async def leader_answer(tp: TopicPartition) -> AsyncIterator[None]:
     """Limit the time of a request to the leader of a partition; the client itself asks again for 40 s."""
@@ -323,7 +330,7 @@ def _no_connection(error: BaseException, settings: KafkaSection | None) -> str:
     words = f"the broker{address} cannot be reached or refused for now ({names})"
     if not isinstance(error, (kafka_errors.KafkaConnectionError, ConnectionError)):
         return words
-    return f"{words}: check that a broker listens there, and that kafka.bootstrap_servers names it"
+    return f"{words}: check that a broker listens and answers there, and that kafka.bootstrap_servers names it"
 
 
 def _lost_response(settings: KafkaSection | None) -> str:
@@ -487,6 +494,8 @@ class SharedReaders:
     async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
         """Return the reader that is asked."""
         async with self._opening:
+            if self._has_failed and lacked_descriptor():
+                raise no_descriptor()
             if self._has_failed:
                 raise BrokerUnavailableError("the log of a partition cannot be read now; trying again")
             if isolation_level not in self._readers:

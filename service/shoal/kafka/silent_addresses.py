@@ -65,6 +65,7 @@ class _Silence:
     """An address that did not answer: how often, when last, and until when it is left out (s, monotonic)."""
 
     count: int = 0
+    is_told: bool = False
     noted_s: float = 0.0
     until_s: float = 0.0
 
@@ -121,8 +122,8 @@ class _Addresses:
     def note_silence(self, address: Address, began_s: float) -> None:
         """Leave an address out for some time; attempts that several clients make at once count once."""
         silence = self.silent.setdefault(address, _Silence())
-        if silence.count == 0:
-            name = f"{address[0]}:{address[1]}"
+        if not silence.is_told:
+            silence.is_told, name = True, f"{address[0]}:{address[1]}"
             log.warning("a broker does not answer in time: others are used if there are any", address=name)
         if began_s >= silence.noted_s:
             silence.count += 1
@@ -135,9 +136,9 @@ class _Addresses:
         self._answered_s[address] = time.monotonic()
         if (silence := self.silent.get(address)) is None:
             return
-        if silence.until_s:
+        if silence.is_told:
             log.info("a broker answers again", address=f"{address[0]}:{address[1]}")
-        silence.until_s = 0.0
+        silence.until_s, silence.is_told = 0.0, False
         if self._answered_s[address] - silence.noted_s > RECENT_S:
             del self.silent[address]
 

@@ -36,7 +36,7 @@ from shoal.policy import KafkaSection
 log = logger("kafka")
 
 IMPORT = "'shoal progress POLICY --import FILE'"
-SKIP = "start with --skip-to-end to continue at the end and count the skipped offsets"
+SKIP = "start with --skip-to-end to continue at the end: all that is in the log before is left out, and counted"
 
 
 @dataclass(frozen=True, slots=True)

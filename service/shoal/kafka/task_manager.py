@@ -27,6 +27,7 @@ from shoal.kafka.client import (
     join_refusals,
     log_end,
     meanwhile,
+    named,
     named_text,
     shared_readers,
     to_shoal_error,
@@ -278,7 +279,7 @@ class TaskManager:
                 self._context.metrics.tell_refusals(log, time.monotonic())
                 await asyncio.sleep(WAITS_S)
         finally:
-            report.update({})
+            report.end()
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
         """Update metrics and health of a partition; ``log_end`` is None if it is not known."""
@@ -325,7 +326,7 @@ def _not_yet(errors: Mapping[TopicPartition, ShoalError]) -> dict[TopicPartition
     if others:
         tp, first = min(others, key=lambda other: other[1].retriable)
         # The errors of the client do not name the partition.
-        raise BrokerUnavailableError(named_text(tp, first)) if type(first) is BrokerUnavailableError else first
+        raise named(tp, first) if type(first) is BrokerUnavailableError else first
     return not_yet
 
 

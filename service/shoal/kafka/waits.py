@@ -85,6 +85,11 @@ class WaitReport:
         """When the log last gave a reason, and the time until it may again (s)."""
         self._lasting: set[WaitReason] = set()  # reasons that the log gave and that have not ended
 
+    def end(self) -> None:
+        """Set metric and readiness to no reason. The records may still wait, so the log does not deny it."""
+        self._lasting.clear()
+        self.update({})
+
     def update(self, reasons: Mapping[TopicPartition, WaitReason], behind_s: int = 0) -> None:
         """Set metric and readiness by the reasons of all partitions, and log each that is due."""
         by_reason = {reason: [tp for tp, one in reasons.items() if one is reason] for reason in WaitReason}

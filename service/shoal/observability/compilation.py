@@ -61,7 +61,7 @@ _NOT_WRITTEN = 74
 _NEEDED_BYTES = 400_000_000
 """Memory that compiling needs."""
 
-_CONTROL_GROUP = Path("/sys/fs/cgroup")
+_CONTROL_GROUPS, _OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 _PROGRAM = "from shoal.observability.compilation import compile_as_child; compile_as_child()"
 
@@ -259,16 +259,28 @@ def _has_memory() -> bool:
 
 
 def free_memory() -> tuple[int, int] | None:
-    """Return how much the limit of the container leaves, and the limit (bytes); None if there is none.
+    """Return how much the limit of the container or unit leaves, and the limit (bytes); None if there is none.
 
     Pages of files that nobody has read lately do not count: the kernel drops them when memory is needed.
     """
+    group = _control_group()
     try:
-        limit, used = (int((_CONTROL_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
-        statistics = dict(line.split() for line in (_CONTROL_GROUP / "memory.stat").read_text().splitlines())
+        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         return limit - used + int(statistics["inactive_file"]), limit
     except (OSError, ValueError, KeyError):
         return None
+
+
+def _control_group() -> Path:
+    """Return the folder of this process's control group (version 2): that of a unit, or the only one of a container."""
+    try:
+        lines = _OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return _CONTROL_GROUPS
+    name = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+    own = _CONTROL_GROUPS / name
+    return own if (own / "memory.max").exists() else _CONTROL_GROUPS
 
 
 class CompilationNotice:

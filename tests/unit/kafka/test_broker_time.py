@@ -130,3 +130,14 @@ def test_a_reason_to_wait_is_told_with_its_remedy_and_ever_more_rarely() -> None
         report.update({})
     assert health.ready
     assert metrics.waiting.labels("clock")._value.get() == 0
+
+
+def test_a_worker_that_ends_does_not_say_that_records_wait_no_longer() -> None:
+    metrics, health = Metrics(), Health(joined=True, broker_reached=True)
+    report = WaitReport(metrics, health, lambda: 0.0)
+    with capture_logs() as lines:
+        report.update({TopicPartition("in", 0): WaitReason.CLOCK}, 7200)
+        report.end()
+    assert [one["event"] for one in lines] == [f"records wait: {WaitReason.CLOCK.words}"]
+    assert health.ready
+    assert metrics.waiting.labels("clock")._value.get() == 0

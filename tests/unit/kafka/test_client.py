@@ -509,6 +509,30 @@ async def test_a_reader_whose_task_has_failed_is_closed_and_not_used_again(made:
             assert reader is made[1]
 
 
+async def test_a_lack_of_file_descriptors_is_named_for_each_task_and_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def reading(_: object, isolation_level: str) -> AsyncIterator[str]:
+        await asyncio.sleep(0)
+        if isolation_level:
+            raise kafka_errors.KafkaConnectionError
+        yield ""
+
+    async def ask() -> None:
+        async with asking(AWAY_SETTINGS):
+            pass
+
+    monkeypatch.setattr(silent_addresses._addresses, "without_descriptor_s", time.monotonic())
+    monkeypatch.setattr(client, "reading", reading)
+    async with shared_readers():
+        failed = await asyncio.gather(ask(), ask(), return_exceptions=True)
+    error = failed[1]
+    assert isinstance(error, BrokerUnavailableError)
+    assert error.code == "descriptors"
+    found = client.named(TopicPartition("in", 3), error)
+    assert str(found).startswith("in-3: no file descriptor is left: raise the limit of open files, which is ")
+    assert (found.code, found.brief[:29]) == ("descriptors", "no file descriptor is left: r")
+
+
 async def test_a_client_that_has_waited_for_a_leader_itself_is_taken_for_the_same() -> None:
     with pytest.raises(NotYetError):
         async with leader_answer(TopicPartition("in", 3)):

@@ -15,6 +15,7 @@ from aiokafka.protocol.group import JoinGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from shoal.kafka import silent_addresses
+from structlog.testing import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -102,6 +103,23 @@ def test_clients_that_fail_together_count_once(addresses: silent_addresses._Addr
     for _ in range(8):
         addresses.note_silence(HOLE, 100.0)
     assert limits(addresses) == (4.0, 4.0, 5.0)
+
+
+def test_silence_and_its_end_are_told_once_each(addresses: silent_addresses._Addresses, clock: Clock) -> None:
+    with capture_logs() as lines:
+        for _ in range(2):
+            fail(addresses, clock)
+            clock.now_s += 10.1
+            for _ in range(3):  # clients that connect one after the other
+                addresses.begin(HOLE, is_bootstrap=False)
+                addresses.note_answer(HOLE)
+    silent = "a broker does not answer in time: others are used if there are any"
+    assert [(one["event"], one["address"]) for one in lines] == [
+        (silent, "127.0.0.1:1"),
+        ("a broker answers again", "127.0.0.1:1"),
+        (silent, "127.0.0.1:1"),
+        ("a broker answers again", "127.0.0.1:1"),
+    ]
 
 
 def test_without_another_address_that_answers_the_time_is_that_of_the_client(

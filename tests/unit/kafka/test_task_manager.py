@@ -119,7 +119,7 @@ async def test_partitions_that_are_not_open_yet_are_counted(monkeypatch: pytest.
 
 
 REFUSED = "the broker at localhost:9092 cannot be reached or refused for now"
-NO_LISTENER = "check that a broker listens there, and that kafka.bootstrap_servers names it"
+NO_LISTENER = "check that a broker listens and answers there, and that kafka.bootstrap_servers names it"
 AWAY_WORDS = "no leader answers; look whether its broker runs and can be reached"
 
 

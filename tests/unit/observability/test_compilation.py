@@ -287,14 +287,32 @@ def test_decisions_on_many_held_records_wait_for_the_compiler(scene: Scene) -> N
     assert scene.clock.slept > 0
 
 
-def test_the_limit_of_the_container_counts_as_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(compilation, "_CONTROL_GROUP", tmp_path)
-    assert compilation._has_memory(), "no control group"
-    (tmp_path / "memory.current").write_text("350000000\n")
-    (tmp_path / "memory.stat").write_text("anon 300000000\ninactive_file 50000000\n")
+@pytest.mark.parametrize("own", ["/", "/system.slice/shoal@1.service"], ids=["container", "unit"])
+def test_the_limit_of_the_container_or_unit_counts_as_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str
+) -> None:
+    group = tmp_path / own.strip("/")
+    group.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "own").write_text(f"0::{own}\n")
+    monkeypatch.setattr(compilation, "_CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(compilation, "_OWN_GROUP", tmp_path / "own")
+    assert compilation._has_memory(), "no limit"
+    (group / "memory.current").write_text("350000000\n")
+    (group / "memory.stat").write_text("anon 300000000\ninactive_file 50000000\n")
     for limit, has_memory in (("max", True), ("705000000", True), ("695000000", False)):
-        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        (group / "memory.max").write_text(f"{limit}\n")
         assert compilation._has_memory() == has_memory
+
+
+def test_a_container_that_does_not_see_its_group_by_its_name_has_the_limit_of_the_only_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "own").write_text("1:name=systemd:/a\n0::/docker/0123\n")
+    monkeypatch.setattr(compilation, "_CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(compilation, "_OWN_GROUP", tmp_path / "own")
+    assert compilation._control_group() == tmp_path
+    monkeypatch.setattr(compilation, "_OWN_GROUP", tmp_path / "none")
+    assert compilation._control_group() == tmp_path
 
 
 @pytest.mark.own_interpreter
