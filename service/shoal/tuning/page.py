@@ -49,7 +49,7 @@ _FIGURES = {
     "prosecutor_mean": "the same: mean of all records",
     "journalist_largest": "journalist, who finds all equal rows: largest risk",
     "marketer": "marketer, who links all records: share of right links",
-    "linkage": "rows that are nearest to their own original, in numbers and times",
+    "linkage": "rows that are nearest to their own original, in numbers, ranks and times",
     "guess": "chance to guess a confidential value of a person whose cluster is known",
     "single_value": "records in clusters of a single confidential value",
     "unique": "released rows that no other row equals",

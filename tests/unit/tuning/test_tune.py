@@ -61,7 +61,8 @@ def tune(folder: Path, *more: str, policy: str = "stream.yaml", workers: int = 1
 
 def run(command: str, folder: Path, policy: str) -> dict[str, Any]:
     files = ["-i", str(folder / "sample.csv"), "-o", str(folder / "out.csv"), "--summary", str(folder / "summary.json")]
-    assert main([command, str(folder / policy), *files]) == 0
+    evidence = ["--evidence", str(folder / "evidence.jsonl")]
+    assert main([command, str(folder / policy), *files, *evidence]) == 0
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary
 
@@ -89,6 +90,17 @@ def test_figures_are_those_of_pipe_and_batch(folder: Path, capsys: pytest.Captur
     assert 0.5 < found["recommended"]["loss_of_first_half"] / found["recommended"]["figures"]["loss"] < 2
     assert found["sample"]["event_time"] == "at"
     assert found["sample"]["records"] == found["sample"]["unique"] == 240
+
+
+def test_linkage_is_that_of_the_published_values(folder: Path) -> None:
+    """It is the ``dld`` of the report: the times are published to the hour, and link fewer records than their means."""
+    _, found = tune(folder, "--grid", "k=3")
+    run("pipe", folder, "stream.yaml")
+    files = ["--original", str(folder / "sample.csv"), "--released", str(folder / "out.csv")]
+    files += ["--evidence", str(folder / "evidence.jsonl"), "-o", str(folder / "report.html")]
+    assert main(["report", str(folder / "stream.yaml"), *files, "--json", str(folder / "report.json")]) == 0
+    assert json.loads((folder / "report.json").read_text())["risk"]["dld"] == 0.12
+    assert found["policy"]["figures"]["linkage"] == 0.12
 
 
 def test_a_block_to_copy_gives_what_the_page_says_of_it(folder: Path) -> None:
