@@ -27,7 +27,7 @@ from shoal.tables import AlgorithmSpec, ConfidentialAttribute, TablePipeline, em
 MOST_VALUES = 50
 """Most values of a confidential attribute whose distribution in a cluster is compared with that of all people."""
 _GROWING = 0.95  # share of the steps between consecutive records in which the time of events does not fall
-_LATE = 95  # percentile of delays that is shown beside the mean
+LATE = 95  # percentile of delays that is shown beside the mean
 
 
 class Spread(NamedTuple):
@@ -40,7 +40,7 @@ class Spread(NamedTuple):
     def of(cls, parts: Sequence[Int64Vector | Float64Vector]) -> Self | None:
         """Return those of all values; None if there are none."""
         values = np.concatenate(parts) if parts else np.zeros(0)
-        return cls(float(values.mean()), float(np.percentile(values, _LATE))) if len(values) else None
+        return cls(float(values.mean()), float(np.percentile(values, LATE))) if len(values) else None
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class Sample:
         """Return how many records no other person shares the quasi-identifiers of."""
         return unique_records(codes_of_rows(self.values[:, : len(policy.quasi_identifiers)]), self.subjects)
 
-    def best_guess(self) -> float | None:
-        """Return the share of the people who have the most frequent confidential value, of the attribute with most."""
+    def best_guess(self) -> tuple[int, int] | None:
+        """Return how many of all people have the most frequent confidential value, of the attribute with most."""
         whole = people_of(np.zeros(len(self.subjects), np.int64), self.subjects)
-        shares = [CountedValues(codes, whole).largest[0] / whole.counts[0] for codes in self.confidential.values()]
-        return float(max(shares)) if shares else None
+        most = [int(CountedValues(codes, whole).largest[0]) for codes in self.confidential.values()]
+        return (max(most), int(whole.counts[0])) if most else None
 
 
 def _event_time(policy: Policy, values: Float64Matrix) -> tuple[str | None, Float64Vector | None]:

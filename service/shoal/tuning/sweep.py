@@ -55,7 +55,7 @@ def sweep(
 ) -> Sweep:
     """Try the settings of a grid, or those that the policy makes sense of; errors as of `Bench.run`.
 
-    An interrupt ends it with what is done; KeyboardInterrupt if that is nothing.
+    An interrupt ends it with what is done; KeyboardInterrupt if the policy itself is not yet.
     """
     found, tuned = Sweep(bench), bench.tuned
     sample = bench.sample(tuned.policy)
@@ -80,7 +80,7 @@ def sweep(
             outcome = half.run(Task(choose(candidates(found), targets).chosen.setting, is_table))
             found.half = outcome if isinstance(outcome, Figures) else None
         except KeyboardInterrupt:
-            if not found.tried:
+            if not found.tried or found.tried[0].setting:  # nothing stands beside the policy itself
                 raise
             found.is_interrupted = True
     _require_own(found)
