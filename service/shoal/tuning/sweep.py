@@ -186,14 +186,18 @@ def _weighted(tuned: Tuned, setting: Setting, factors: dict[str, float]) -> Sett
 def _outcomes(
     pool: Workers, found: Sweep, settings: list[Setting], display: ProgressDisplay, *, is_table: bool
 ) -> list[Measured]:
+    """Measure settings and keep them in their order: of equal ones the first is chosen, whichever was done first."""
     known = [one.setting for one in found.weighted]
     new = [one for one in distinct(settings, found.bench.tuned) if one not in known]
-    measured = []
-    for place, outcome in pool.run([Task(one, is_table) for one in new]):
-        display.advance(1)
-        if isinstance(outcome, Figures):
-            measured.append(Measured(new[place], outcome))
-            found.weighted.append(measured[-1])
+    outcomes: dict[int, Figures] = {}
+    try:
+        for place, outcome in pool.run([Task(one, is_table) for one in new]):
+            display.advance(1)
+            if isinstance(outcome, Figures):
+                outcomes[place] = outcome
+    finally:
+        measured = [Measured(new[place], figures) for place, figures in sorted(outcomes.items())]
+        found.weighted += measured
     return measured
 
 

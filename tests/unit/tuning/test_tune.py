@@ -179,6 +179,22 @@ def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.Monke
     assert tune(folder, "--grid", "k=3,4,5,6") == (130, {}), "nothing is done"
 
 
+def test_settings_stand_in_their_order_whichever_worker_was_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = ("--grid", "k=3,4")
+    _, found = tune(folder, *grid)
+    run_in_order = Workers.run
+
+    def reversed_run(pool: Workers, tasks: list[Task]) -> Iterator[tuple[int, Outcome]]:
+        yield from list(run_in_order(pool, tasks))[::-1]
+
+    monkeypatch.setattr(Workers, "run", reversed_run)
+    _, other = tune(folder, *grid)
+    for name in ("settings", "tables", "weights"):
+        assert [one["words"] for one in found[name]] == [one["words"] for one in other[name]], name
+
+
 def test_an_interrupt_before_the_policy_itself_is_measured_is_no_fault_of_the_sample(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
