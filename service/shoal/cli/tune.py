@@ -5,12 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import sys
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import Any
 
 from shoal.cli.release import add_format_arguments
 from shoal.errors import ConfigError
@@ -41,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Write the page and print the recommendation; an interrupt keeps what is done."""
     from shoal.files import open_output, refuse_overwriting  # noqa: PLC0415 - slow; help needs none of it
+    from shoal.reports import origin_of, require_page_name  # noqa: PLC0415 - as above
     from shoal.tuning import Bench, Tuned, html_of, parse_grid, parse_targets, results_of, sentence_of, sweep  # noqa: PLC0415
 
-    if not options.output.lower().endswith((".html", ".htm")):
-        raise ConfigError(f"{options.output}: a report is a page; give -o a name that ends in .html")
+    require_page_name(options.output)
     if options.input == "-":
         raise ConfigError("-i -: the sample is read several times; give a file")
     if options.rows < LEAST_RECORDS or (options.workers is not None and options.workers < 1):
@@ -58,7 +54,7 @@ def execute(options: argparse.Namespace) -> int:
         page = stack.enter_context(open_output(options.output))
         numbers = None if options.json is None else stack.enter_context(open_output(options.json))
         found = sweep(bench, targets, grid, options.workers or os.cpu_count() or 1)
-        results = results_of(found, targets) | {"made": _made()}
+        results = results_of(found, targets) | {"made": origin_of({})}
         page.write(html_of(results).encode())
         if numbers is not None:
             numbers.write(json.dumps(results, indent=2, ensure_ascii=False).encode() + b"\n")
@@ -67,8 +63,3 @@ def execute(options: argparse.Namespace) -> int:
         print(f"shoal: interrupted; {options.output} shows what was done", file=sys.stderr)
         return INTERRUPTED
     return OUT_OF_REACH if results["out_of_reach"] else 0
-
-
-def _made() -> dict[str, Any]:
-    versions = {"Shoal": version("shoal"), "Python": platform.python_version()}
-    return {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "versions": versions}
