@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from contextlib import ExitStack
 
 from shoal.cli.release import add_format_arguments
 from shoal.errors import ConfigError
@@ -49,12 +50,13 @@ def execute(options: argparse.Namespace) -> int:
     tuned = Tuned.load(options.policy)
     grid = None if options.grid is None else parse_grid(options.grid, tuned)
     bench = Bench(tuned, options.input, options.format, options.rows)
-    found = sweep(bench, targets, grid, options.workers or os.cpu_count() or 1)
-    results = results_of(found, targets) | {"made": origin_of({"policy": options.policy, "sample": options.input})}
-    with open_output(options.output) as page:
+    with ExitStack() as stack:  # an output that cannot be written is refused before the work
+        page = stack.enter_context(open_output(options.output))
+        numbers = None if options.json is None else stack.enter_context(open_output(options.json))
+        found = sweep(bench, targets, grid, options.workers or os.cpu_count() or 1)
+        results = results_of(found, targets) | {"made": origin_of({"policy": options.policy, "sample": options.input})}
         page.write(html_of(results).encode())
-    if options.json is not None:
-        with open_output(options.json) as numbers:
+        if numbers is not None:
             numbers.write(json.dumps(results, indent=2, ensure_ascii=False).encode() + b"\n")
     print(sentence_of(results))
     if found.is_interrupted:

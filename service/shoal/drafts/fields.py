@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -131,7 +132,7 @@ class Field:
         if self.written:
             return self._written_numbers(self.written)
         if not self.has_texts:
-            return None if str in self.types else {value: float(value) for value in self.counts}
+            return None if str in self.types else {value: _number(value) for value in self.counts}
         texts = list(self.counts)
         if any(_LEADING_ZERO.match(text) and "." not in text and "," not in text for text in texts):
             return None
@@ -239,6 +240,13 @@ class Field:
 
     def _are_enough(self, accepted: Iterable[Any]) -> bool:
         return self.refused(accepted) <= _TOLERATED * self.present
+
+
+def _number(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # JSON has whole numbers of any size
+        return math.inf
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401 - a JSON scalar

@@ -171,6 +171,11 @@ def _read_csv(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT00
     _check_header(header, lines, options, name)
     read = list(islice(rows, MAX_ROWS + 1))
     records = [row for row in read[:MAX_ROWS] if len(row) == len(header) and row != header]
+    if read and not records:
+        raise InputError(
+            f"{name}: no line has as many cells as the header, {len(header)}; give each column a name, also one of "
+            "numbers of rows, or correct the delimiter"
+        )
     columns: list[Values] = [list(column) for column in zip(*records, strict=True)] or [[] for _ in header]
     _require_names(header, columns, name)
     found = options | {"encoding": encoding, "line_end": "cr" if has_returns else "lf"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, BinaryIO
@@ -309,7 +309,9 @@ class _Messages(Sequence[bytes]):
         count: int = self._rows.group.num_rows
         return count
 
-    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - only numbers are asked for
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - a number, or a slice of the first rows
+        if isinstance(index, slice):
+            return _Messages(replace(self._rows, group=self._rows.group.slice(0, index.stop)))
         return self._rows.messages(index, 1)[0]
 
 

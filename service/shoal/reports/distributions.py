@@ -77,9 +77,8 @@ def _cells(
     one: PublishedValues, values: npt.NDArray[np.float64], people: Int64Vector, after: Counter[str], k: int
 ) -> list[tuple[str, Cell]]:
     """Return the cells that may be shown. A missing value is a value of its own, if k people lack one."""
-    after.pop(one.missing, 0)
     known = ~np.isnan(values)
-    missing = Cell(np.unique(people[~known]), int(np.count_nonzero(~known)), 0)
+    missing = Cell(np.unique(people[~known]), int(np.count_nonzero(~known)), after.pop(one.missing, 0))
     values, people = values[known], people[known]
     if len(np.unique(people)) < k:
         return []

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.audit.scales import published_values
 from shoal.errors import InputError
 from shoal.files import SampleBlocks, read_blocks
 from shoal.formats import ConfidentialKeys, JsonEncoder
@@ -26,7 +27,7 @@ from shoal.tables import AlgorithmSpec, ConfidentialAttribute, TablePipeline, em
 MOST_VALUES = 50
 """Most values of a confidential attribute whose distribution in a cluster is compared with that of all people."""
 _GROWING = 0.95  # share of the steps between consecutive records in which the time of events does not fall
-_LATE = 95  # percentile of delays that is shown beside the mean
+LATE = 95  # percentile of delays that is shown beside the mean
 
 
 class Spread(NamedTuple):
@@ -39,7 +40,7 @@ class Spread(NamedTuple):
     def of(cls, parts: Sequence[Int64Vector | Float64Vector]) -> Self | None:
         """Return those of all values; None if there are none."""
         values = np.concatenate(parts) if parts else np.zeros(0)
-        return cls(float(values.mean()), float(np.percentile(values, _LATE))) if len(values) else None
+        return cls(float(values.mean()), float(np.percentile(values, LATE))) if len(values) else None
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Figures:
     """What one setting makes of a sample. None is not known: nothing was released, or there is no such attribute.
 
     ``guess`` is the mean chance to guess a confidential value of a person whose cluster is known, of the attribute
-    with the largest; ``linkage`` the share of released rows that are nearest to their own original in numbers and
-    times.
+    with the largest; ``linkage`` the share of released rows that are nearest to their own original in numbers, ranks
+    and times.
     """
 
     records: int
@@ -118,11 +119,11 @@ class Sample:
         """Return how many records no other person shares the quasi-identifiers of."""
         return unique_records(codes_of_rows(self.values[:, : len(policy.quasi_identifiers)]), self.subjects)
 
-    def best_guess(self) -> float | None:
-        """Return the share of the people who have the most frequent confidential value, of the attribute with most."""
+    def best_guess(self) -> tuple[int, int] | None:
+        """Return how many of all people have the most frequent confidential value, of the attribute with most."""
         whole = people_of(np.zeros(len(self.subjects), np.int64), self.subjects)
-        shares = [CountedValues(codes, whole).largest[0] / whole.counts[0] for codes in self.confidential.values()]
-        return float(max(shares)) if shares else None
+        most = [int(CountedValues(codes, whole).largest[0]) for codes in self.confidential.values()]
+        return (max(most), int(whole.counts[0])) if most else None
 
 
 def _event_time(policy: Policy, values: Float64Matrix) -> tuple[str | None, Float64Vector | None]:
@@ -171,7 +172,9 @@ def _stream(sample: Sample, policy: Policy) -> dict[str, Any]:
     }
     if not texts:
         return found
-    found |= _clusters(sample, policy, np.concatenate(run.members), np.array([0, *run.ends]), texts)
+    members, bounds = np.concatenate(run.members), np.array([0, *run.ends])
+    found |= _clusters(sample, members, bounds, texts)
+    found["linkage"] = _linkage(sample, policy, members, bounds, texts)
     return found | _reached(policy, pipeline.summary.as_dict(0, 0.0))
 
 
@@ -239,7 +242,7 @@ def _table(sample: Sample, policy: Policy) -> dict[str, Any]:
     }
     # Clusters with equal rows are told apart here, so the journalist's risk is not below what it is.
     texts: list[tuple[str, ...]] = [(str(number),) for number in range(len(release.bounds) - 1)]
-    found |= _clusters(sample, policy, release.offsets, release.bounds, texts)
+    found |= _clusters(sample, release.offsets, release.bounds, texts)
     return found | {"linkage": summary["dld"]}
 
 
@@ -249,7 +252,7 @@ def _mean(losses: dict[str, float | None]) -> float | None:
 
 
 def _clusters(
-    sample: Sample, policy: Policy, members: Int64Vector, bounds: Int64Vector, texts: list[tuple[str, ...]]
+    sample: Sample, members: Int64Vector, bounds: Int64Vector, texts: list[tuple[str, ...]]
 ) -> dict[str, Any]:
     """Return the risks of clusters: ``members`` are numbers of records, cluster after cluster."""
     places = np.searchsorted(sample.numbers, members)
@@ -269,7 +272,6 @@ def _clusters(
         "journalist": float(1 / alike.min()),
         "marketer": float(len(known) / sizes.sum()),
         "unique": int(np.count_nonzero(rows == 1)),
-        "linkage": _linkage(sample, policy, places, labels.astype(np.int32), bounds),
         **_disclosure(sample, places, labels, subjects),
     }
 
@@ -295,14 +297,24 @@ def _disclosure(sample: Sample, places: Int64Vector, labels: Int64Vector, subjec
 
 
 def _linkage(
-    sample: Sample, policy: Policy, places: Int64Vector, labels: Int32Vector, bounds: Int64Vector
+    sample: Sample, policy: Policy, members: Int64Vector, bounds: Int64Vector, texts: Sequence[tuple[str, ...]]
 ) -> float | None:
-    columns = [place for place, one in enumerate(policy.quasi_identifiers) if one.has_moments]
+    """Return ``dld`` of a stream, of values as they are published; a missing value counts as the mean."""
+    columns = [place for place, one in enumerate(policy.quasi_identifiers) if one.scale is not Scale.NOMINAL]
     if not columns:
         return None
-    values = sample.values[places][:, columns]
-    present = ~np.isnan(values)
-    means = np.where(present, values, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
-    values = np.where(present, values, means)
-    published = np.add.reduceat(values, bounds[:-1], axis=0) / np.diff(bounds)[:, None]
-    return linkage_share(values, published, labels, bounds)
+    readers = published_values(policy, "jsonl", table=False, has_table_grids=False)
+    rows = np.array([[readers[place].number_of(text[place]) for place in columns] for text in texts])
+    sizes = np.diff(bounds)
+    values = sample.values[np.searchsorted(sample.numbers, members)][:, columns]
+    published = _filled(rows, np.repeat(rows, sizes, axis=0))
+    return linkage_share(
+        _filled(values, values), published, np.repeat(np.arange(len(sizes)), sizes).astype(np.int32), bounds
+    )
+
+
+def _filled(rows: Float64Matrix, known: Float64Matrix) -> Float64Matrix:
+    """Return rows with the mean of a column of ``known`` for missing values."""
+    present = ~np.isnan(known)
+    means = np.where(present, known, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+    return np.where(np.isnan(rows), means, rows)

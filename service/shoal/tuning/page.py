@@ -49,7 +49,7 @@ _FIGURES = {
     "prosecutor_mean": "the same: mean of all records",
     "journalist_largest": "journalist, who finds all equal rows: largest risk",
     "marketer": "marketer, who links all records: share of right links",
-    "linkage": "rows that are nearest to their own original, in numbers and times",
+    "linkage": "rows that are nearest to their own original, in numbers, ranks and times",
     "guess": "chance to guess a confidential value of a person whose cluster is known",
     "single_value": "records in clusters of a single confidential value",
     "unique": "released rows that no other row equals",
@@ -104,7 +104,9 @@ def _recommended(results: Results) -> Iterator[str]:
         yield "<h2>Recommended</h2>"
     yield paragraph(f"Why: {recommended['reason']}.")
     if recommended["protects_less"]:
-        yield paragraph("It protects less than the policy itself: its smallest cluster has fewer people.")
+        yield paragraph(
+            "It protects less than the policy itself: it promises less, or its smallest cluster has fewer people."
+        )
     whole, half = recommended["figures"]["loss"], recommended["loss_of_first_half"]
     if whole is not None and half is not None:
         yield paragraph(
@@ -155,9 +157,13 @@ def _beside(own: Results, chosen: Results, name_of_chosen: str) -> Iterator[str]
 def _cell(name: str, figures: Results) -> object:
     value = figures[name]
     if isinstance(value, Mapping):
-        mean, late = (duration(part) if name == "delay_s" else f"{part:g}" for part in (value["mean"], value["p95"]))
-        return f"{mean} (95 of 100: {late})"
+        mean, late = (_part(name, value[part]) for part in ("mean", "p95"))
+        return f"{mean} (95 of 100: {late})" if late else mean
     return "" if value is None else percent(value) if name in _SHARES else value
+
+
+def _part(name: str, value: float | None) -> str:
+    return "" if value is None else duration(value) if name == "delay_s" else f"{value:g}"
 
 
 def _curves(found: Results) -> Iterator[str]:
@@ -217,7 +223,7 @@ def _short(name: str, figures: Results) -> object:
     value = figures[name]
     if not isinstance(value, Mapping):
         return _cell(name, figures)
-    return duration(value["mean"]) if name == "delay_s" else f"{value['mean']:g}"
+    return _part(name, value["mean"])
 
 
 def _weights(weighted: Sequence[Results]) -> Iterator[str]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.reports.cells import coarse, share
-from shoal.tuning.measuring import Figures, Sample, Spread
-from shoal.tuning.settings import WEIGHT, block_of, in_words
+from shoal.tuning.measuring import LATE, Figures, Sample, Spread
+from shoal.tuning.settings import WEIGHT, Setting, block_of, in_words
 from shoal.tuning.sweep import Sweep
 from shoal.tuning.targets import Measured, Target
 
@@ -40,7 +40,8 @@ def results_of(found: Sweep, targets: Sequence[Target]) -> dict[str, Any]:
             "words": in_words(chosen.setting),
             "block": block_of(chosen.setting),
             "reason": choice.reason or _reason(own, chosen),
-            "protects_less": (chosen.figures.prosecutor or 1.0) > (own.figures.prosecutor or 1.0),
+            "protects_less": _protects_less(chosen.setting, tuned.own)
+            or (chosen.figures.prosecutor or 1.0) > (own.figures.prosecutor or 1.0),
             "figures": figures_of(chosen.figures, k),
             "loss_of_first_half": None if found.half is None else _round(found.half.loss, 3),
         },
@@ -72,6 +73,16 @@ def _reason(own: Measured, chosen: Measured) -> str:
     )
 
 
+def _protects_less(setting: Setting, own: Setting) -> bool:
+    """Whether a setting promises less than the policy: a smaller k or l, or a larger t; without one, l and t are 1."""
+
+    def of(values: Setting, name: str) -> float:
+        value = values.get(name, own[name])
+        return value if isinstance(value, int | float) else 1
+
+    return any(of(setting, name) < of(own, name) for name in ("k", "l")) or of(setting, "t") > of(own, "t")
+
+
 def _in_percent(loss: float | None) -> str:
     return "nothing that is known" if loss is None else f"{100 * loss:.3g} %"
 
@@ -89,7 +100,7 @@ def _sample(sample: Sample, found: Sweep, k: int) -> dict[str, Any]:
         "event_time": sample.event_time,
         "unique": coarse(unique, k),
         "unique_share": _round(share(unique, len(sample.numbers), k), 2),
-        "guess": _round(guess, 2),
+        "guess": None if guess is None else _round(share(*guess, k), 2),
     }
 
 
@@ -125,9 +136,9 @@ def figures_of(figures: Figures, k: int) -> dict[str, Any]:
         "suppressed_share": _rounded_up(figures.suppressed, figures.records, k),
         "loss": _round(figures.loss, 3),
         "loss_by_attribute": {name: _round(loss, 3) for name, loss in figures.losses.items()},
-        "delay": _spread(figures.delay),
-        "delay_s": _spread(figures.delay_s),
-        "reordering": _spread(figures.reordering),
+        "delay": _spread(figures.delay, figures.released, k),
+        "delay_s": _spread(figures.delay_s, figures.released, k),
+        "reordering": _spread(figures.reordering, figures.released, k),
         "smallest_cluster": figures.smallest,
         "mean_cluster": _round(figures.mean_size, 3),
         "l": figures.l,
@@ -146,12 +157,15 @@ def figures_of(figures: Figures, k: int) -> dict[str, Any]:
 
 
 def _rounded_up(count: int, total: int, k: int) -> float:
-    return round(min(1.0, -(-count // k) * k / total), 4) if total else 0.0
+    """Return a share that is not below what it is, of a number of records that does not follow from it."""
+    whole = coarse(total, k)
+    return round(min(1.0, -(-count // k) * k / whole), 4) if isinstance(whole, int) and whole else float(count > 0)
 
 
-def _spread(spread: Spread | None) -> dict[str, float | None] | None:
-    """Return mean and late part; the latter is that of a single record, and has two digits."""
-    return spread and {"mean": _round(spread.mean, 3), "p95": _round(spread.late, 2)}
+def _spread(spread: Spread | None, released: int, k: int) -> dict[str, float | None] | None:
+    """Return mean and late part: two digits, and None where fewer than k records are later, as it is that of one."""
+    late = (100 - LATE) * released >= 100 * k
+    return spread and {"mean": _round(spread.mean, 3), "p95": _round(spread.late, 2) if late else None}
 
 
 def _round(value: float | None, digits: int) -> float | None:

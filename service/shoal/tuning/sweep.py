@@ -55,7 +55,7 @@ def sweep(
 ) -> Sweep:
     """Try the settings of a grid, or those that the policy makes sense of; errors as of `Bench.run`.
 
-    An interrupt ends it with what is done; KeyboardInterrupt if that is nothing.
+    An interrupt ends it with what is done; KeyboardInterrupt if the policy itself is not yet.
     """
     found, tuned = Sweep(bench), bench.tuned
     sample = bench.sample(tuned.policy)
@@ -80,7 +80,7 @@ def sweep(
             outcome = half.run(Task(choose(candidates(found), targets).chosen.setting, is_table))
             found.half = outcome if isinstance(outcome, Figures) else None
         except KeyboardInterrupt:
-            if not found.tried:
+            if not found.tried or found.tried[0].setting:  # nothing stands beside the policy itself
                 raise
             found.is_interrupted = True
     _require_own(found)
@@ -186,14 +186,18 @@ def _weighted(tuned: Tuned, setting: Setting, factors: dict[str, float]) -> Sett
 def _outcomes(
     pool: Workers, found: Sweep, settings: list[Setting], display: ProgressDisplay, *, is_table: bool
 ) -> list[Measured]:
+    """Measure settings and keep them in their order: of equal ones the first is chosen, whichever was done first."""
     known = [one.setting for one in found.weighted]
     new = [one for one in distinct(settings, found.bench.tuned) if one not in known]
-    measured = []
-    for place, outcome in pool.run([Task(one, is_table) for one in new]):
-        display.advance(1)
-        if isinstance(outcome, Figures):
-            measured.append(Measured(new[place], outcome))
-            found.weighted.append(measured[-1])
+    outcomes: dict[int, Figures] = {}
+    try:
+        for place, outcome in pool.run([Task(one, is_table) for one in new]):
+            display.advance(1)
+            if isinstance(outcome, Figures):
+                outcomes[place] = outcome
+    finally:
+        measured = [Measured(new[place], figures) for place, figures in sorted(outcomes.items())]
+        found.weighted += measured
     return measured
 
 

@@ -124,7 +124,7 @@ REFUSALS = [
     ("run worker --skip", "unrecognized arguments: --skip"),
     ("run worker --http x", "--http (SHOAL_HTTP): give HOST:PORT"),
     ("run worker --http-token-file absent", "--http-token-file (SHOAL_HTTP_TOKEN_FILE): the file cannot be read"),
-    ("tune stream -i in.csv -o page.txt", "give a name that ends in .html"),
+    ("tune stream -i in.csv -o page.txt", "page.txt: a report is a page; give a name that ends in .html"),
     ("tune stream -i - -o page.html", "give a file"),
     ("tune stream -i in.csv -o page.html --rows 9", "--rows must be 100 or more"),
     ("tune stream -i in.csv -o page.html --target speed<=8", "give targets such as"),

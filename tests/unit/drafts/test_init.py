@@ -283,6 +283,12 @@ def test_what_no_policy_can_declare_or_publish_is_dropped_and_said(tmp_path: Pat
     assert f"{DECIDE}no field is left to make alike" in init(path).stdout.decode()
 
 
+def test_whole_numbers_beyond_every_float_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"key": 10**400 + i, "age": 20 + i % 40}) + "\n" for i in range(60)))
+    assert said(drafted(path, "every_record"), "role") == {"key": ["identifier"], "age": ["quasi_identifier"]}
+
+
 def test_a_key_that_few_people_have_is_not_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     records: list[dict[str, Any]] = [
@@ -316,6 +322,7 @@ def test_a_key_that_few_people_have_is_not_named(tmp_path: Path) -> None:
         (b"Ann Muster,1950-01-11,A\nBob Beispiel,1960-02-12,B\n", "line 1: looks like a record, as column 2 has"),
         (b"Ann Muster,ann@a.org\nBob Beispiel,bob@a.org\n", "line 1: looks like a record, as column 2 has"),
         (b"Ann Muster,F\nBob Beispiel,M\nEve Exempel,F\n", "line 1: looks like a record, as column 2 has"),
+        (b"a,b\n1,2,3\n2,4,5\n", "no line has as many cells as the header, 2; give each column a name"),
         (b"a,b,\n1,2,\n", "line 1: the header ends with a delimiter; remove it from all lines"),
         (b"a,,c\n1,2,3\n", "line 1: column 2 has no name; add one"),
         (b"a,b,a\n1,2,3\n", "line 1: columns 1 and 3 have one name; rename one of them"),

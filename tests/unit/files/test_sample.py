@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from shoal.cli import check
 from shoal.files import sample
@@ -75,6 +78,16 @@ def test_a_sample_is_what_a_run_loses(folder: Path) -> None:
     names = [str(folder / name) for name in ("policy.json", "good.jsonl", "out.jsonl", "summary.json")]
     run_command(command, names[0], "-i", names[1], "-o", names[2], "--summary", names[3])
     assert report.loss.losses == json.loads(Path(names[3]).read_text())["loss"]
+
+
+def test_the_first_rows_of_parquet_are_a_sample(tmp_path: Path) -> None:
+    policy = Policy.from_mapping({"attributes": ATTRIBUTES, "privacy": {"k": 5}})
+    rows = {"who": range(90), "age": [n if n != 7 else math.inf for n in range(90)], "shop": ["a", "b", "c"] * 30}
+    pq.write_table(pa.table(rows), tmp_path / "in.parquet")
+    report = sample.run_sample(policy, str(tmp_path / "in.parquet"), None, 40)
+    assert (report.records_in, report.refusals.total) == (40, 1)
+    blocks = sample.read_blocks(policy, str(tmp_path / "in.parquet"), None, 40)
+    assert (blocks.records, blocks.refusals.total, blocks.is_cut) == (40, 1, True)
 
 
 def test_a_pipe_needs_a_format(folder: Path) -> None:

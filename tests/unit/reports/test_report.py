@@ -164,6 +164,21 @@ def test_without_evidence_it_says_what_it_cannot_say(folder: Path) -> None:
     assert any("why records were suppressed" in text for text in report["judge"]["not_examined"])
 
 
+def test_missing_values_of_the_release_stand_beside_those_of_the_original(tmp_path: Path) -> None:
+    """Of six people without an age, four are in a cluster of five that lacks it, two in one that has it."""
+    ages = ["", "", "", "", "30", "", "", "40", "41", "42"]
+    original = ["person,age,job,ill", *(f"p{number},{age},cook,flu" for number, age in enumerate(ages))]
+    (tmp_path / "policy.yaml").write_text(POLICY.replace("integer: true", "integer: true, missing: group"))
+    (tmp_path / "original.csv").write_text("\n".join(original) + "\n")
+    (tmp_path / "released.csv").write_text("age,job,ill\n" + ",cook,flu\n" * 5 + "41.0,cook,flu\n" * 5)
+    clusters = [{"partition": 0, "cluster": one, "offsets": list(range(5 * one, 5 * one + 5))} for one in (0, 1)]
+    (tmp_path / "evidence.jsonl").write_text("".join(json.dumps(line) + "\n" for line in clusters))
+    assert command(tmp_path, "--evidence", str(tmp_path / "evidence.jsonl")) == 0
+    (age,) = (one for one in json.loads((tmp_path / "report.json").read_text())["attributes"] if one["name"] == "age")
+    assert age["cells"][-1] == {"label": "no value", "before": 6, "after": 6}
+    assert age["cells"][0]["after"] == 6, "5 rows, as a multiple of k"
+
+
 def test_values_are_escaped_and_a_file_is_never_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("original.csv", "released.csv"):
         (folder / name).write_text((folder / name).read_text().replace("clerk", "<b onload=x>"))

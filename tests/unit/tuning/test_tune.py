@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
@@ -17,9 +18,9 @@ from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.policy import Policy
 from shoal.tuning import Tuned, html_of, parse_grid, parse_targets
 from shoal.tuning.measuring import Figures, Spread
-from shoal.tuning.pool import Bench, Outcome, Task, _received, _serve
-from shoal.tuning.results import _target, figures_of
-from shoal.tuning.settings import block_of, default_settings, in_words, settings_of
+from shoal.tuning.pool import Bench, Outcome, Task, Workers, _received, _serve
+from shoal.tuning.results import _protects_less, _target, figures_of
+from shoal.tuning.settings import Setting, block_of, default_settings, in_words, settings_of
 from shoal.tuning.targets import Measured, choose
 
 pytestmark = pytest.mark.unit
@@ -61,7 +62,8 @@ def tune(folder: Path, *more: str, policy: str = "stream.yaml", workers: int = 1
 
 def run(command: str, folder: Path, policy: str) -> dict[str, Any]:
     files = ["-i", str(folder / "sample.csv"), "-o", str(folder / "out.csv"), "--summary", str(folder / "summary.json")]
-    assert main([command, str(folder / policy), *files]) == 0
+    evidence = ["--evidence", str(folder / "evidence.jsonl")]
+    assert main([command, str(folder / policy), *files, *evidence]) == 0
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary
 
@@ -89,6 +91,17 @@ def test_figures_are_those_of_pipe_and_batch(folder: Path, capsys: pytest.Captur
     assert 0.5 < found["recommended"]["loss_of_first_half"] / found["recommended"]["figures"]["loss"] < 2
     assert found["sample"]["event_time"] == "at"
     assert found["sample"]["records"] == found["sample"]["unique"] == 240
+
+
+def test_linkage_is_that_of_the_published_values(folder: Path) -> None:
+    """It is the ``dld`` of the report: the times are published to the hour, and link fewer records than their means."""
+    _, found = tune(folder, "--grid", "k=3")
+    run("pipe", folder, "stream.yaml")
+    files = ["--original", str(folder / "sample.csv"), "--released", str(folder / "out.csv")]
+    files += ["--evidence", str(folder / "evidence.jsonl"), "-o", str(folder / "report.html")]
+    assert main(["report", str(folder / "stream.yaml"), *files, "--json", str(folder / "report.json")]) == 0
+    assert json.loads((folder / "report.json").read_text())["risk"]["dld"] == 0.12
+    assert found["policy"]["figures"]["linkage"] == 0.12
 
 
 def test_a_block_to_copy_gives_what_the_page_says_of_it(folder: Path) -> None:
@@ -164,6 +177,42 @@ def test_an_interrupt_keeps_what_is_done(folder: Path, monkeypatch: pytest.Monke
     (folder / "tune.json").unlink()
     count = 9
     assert tune(folder, "--grid", "k=3,4,5,6") == (130, {}), "nothing is done"
+
+
+def test_settings_stand_in_their_order_whichever_worker_was_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = ("--grid", "k=3,4")
+    _, found = tune(folder, *grid)
+    run_in_order = Workers.run
+
+    def reversed_run(pool: Workers, tasks: list[Task]) -> Iterator[tuple[int, Outcome]]:
+        yield from list(run_in_order(pool, tasks))[::-1]
+
+    monkeypatch.setattr(Workers, "run", reversed_run)
+    _, other = tune(folder, *grid)
+    for name in ("settings", "tables", "weights"):
+        assert [one["words"] for one in found[name]] == [one["words"] for one in other[name]], name
+
+
+def test_an_interrupt_before_the_policy_itself_is_measured_is_no_fault_of_the_sample(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcomes(*_: object) -> Iterator[tuple[int, Outcome]]:
+        yield 1, figures(0.1, 0.2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Workers, "run", outcomes)
+    assert tune(folder, "--grid", "k=3,4") == (130, {})
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Bench, "run", lambda *_: pytest.fail("it was measured"))
+    assert tune(folder, "--json", str(folder / "none" / "tune.json")) == (2, {})
+    assert "none" in capsys.readouterr().err
+    assert not (folder / "tune.html").exists()
 
 
 def test_settings_that_do_not_fit_are_named(folder: Path) -> None:
@@ -270,6 +319,21 @@ def test_counts_of_few_records_are_not_shown() -> None:
     few = replace(figures(0.1, 0.2), suppressed=2, records=1000, released=998)
     shown = figures_of(few, 10)
     assert (shown["suppressed_share"], shown["released"]) == (0.01, 1000)
+    of_total = [figures_of(replace(few, records=total), 10)["suppressed_share"] for total in range(995, 1005)]
+    assert of_total == [0.01] * 10, "the number of records does not follow from a share"
     (target,) = parse_targets("suppressed<=1%")
     assert _target(target, Measured({}, few), [], [Measured({}, few)], 10)["reached"] == 0.01
     assert _target(target, Measured({}, few), [], [Measured({}, few)], 10)["least"] == 0.01
+
+
+def test_a_late_delay_is_not_shown_of_so_few_records_that_fewer_than_k_are_later() -> None:
+    few = replace(figures(0.1, 0.2), delay=Spread(4.0, 9.0), released=199)
+    assert figures_of(few, 10)["delay"] == {"mean": 4.0, "p95": None}
+    assert figures_of(replace(few, released=200), 10)["delay"] == {"mean": 4.0, "p95": 9.0}
+
+
+def test_a_setting_that_promises_less_says_so_also_where_the_sample_does_not_show_it() -> None:
+    own: Setting = {"k": 3, "l": 2, "t": 0.2}
+    less: list[Setting] = [{"k": 2}, {"l": 1}, {"l": None}, {"t": 0.5}, {"t": None}, {"k": 6, "t": 0.5}]
+    no_less: list[Setting] = [{}, {"k": 6}, {"l": 3}, {"t": 0.1}, {"rule": "awo"}]
+    assert [_protects_less(setting, own) for setting in (*less, *no_less)] == [True] * 6 + [False] * 5
