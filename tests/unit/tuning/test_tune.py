@@ -125,6 +125,7 @@ def test_a_sample_of_too_few_people_is_refused_or_shown_as_suppressed(
     assert found["targets"][0]["reached"] == 1
     assert found["policy"]["figures"]["suppressed_share"] == 1
     assert found["policy"]["figures"]["loss"] is None
+    assert capsys.readouterr().out == "No setting released a record: give a longer sample, or a smaller k.\n"
 
 
 def test_a_target_out_of_reach_is_named_with_the_nearest_setting(folder: Path) -> None:
@@ -201,7 +202,10 @@ def test_the_setting_of_least_risk_that_holds_the_targets_is_chosen() -> None:
     assert choose([*tried, worse], []).chosen is own
 
 
-@pytest.mark.parametrize("text", ["", "loss", "loss<=8s", "delay<=8%", "loss<=8%,loss<=9%", "speed<=1", "loss>=8%"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "loss", "loss<=8s", "delay<=8%", "loss<=8%,loss<=9%", "speed<=1", "loss>=8%", "loss<=8", "suppressed<=1"],
+)
 def test_a_target_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--target"):
         parse_targets(text)
