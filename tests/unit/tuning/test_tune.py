@@ -277,3 +277,10 @@ def test_counts_of_few_records_are_not_shown() -> None:
     (target,) = parse_targets("suppressed<=1%")
     assert _target(target, Measured({}, few), [], [Measured({}, few)], 10)["reached"] == 0.01
     assert _target(target, Measured({}, few), [], [Measured({}, few)], 10)["least"] == 0.01
+
+
+def test_the_least_of_all_settings_is_no_more_than_what_found_weights_reached() -> None:
+    (target,) = parse_targets("loss<=30%")
+    weighted = Measured({"weight.age": 2.0}, figures(0.1, 0.18))
+    shown = _target(target, weighted, [], [Measured({}, figures(0.1, 0.2))], 10)
+    assert (shown["reached"], shown["least"]) == (0.18, 0.18)
