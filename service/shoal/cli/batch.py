@@ -12,7 +12,7 @@ from shoal.tables import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare files, algorithm and refinement."""
-    add_file_arguments(parser, ".csv, .jsonl, .parquet or .xlsx (read only)", "figures of the table and its clusters")
+    add_file_arguments(parser, ".csv, .jsonl or .parquet", "figures of the table and its clusters", read_only=".xlsx")
     names = ", ".join([*ALGORITHMS, *T_CLOSE_ALGORITHMS])
     parser.add_argument("--algorithm", default="auto", metavar="A", help=f"auto (default), {names}")
     refine = "default: descent after auto, none after a named algorithm"

@@ -166,7 +166,8 @@ def execute(options: argparse.Namespace) -> int:
         if code not in known:
             near = get_close_matches(code, known, n=3)
             hint = f"did you mean {', '.join(near)}?" if near else "`shoal explain` lists all codes"
-            raise ConfigError(f"shoal explain: no code has this name; {hint}")
+            number = f"CODE {options.codes.index(code) + 1}: " if len(options.codes) > 1 else ""
+            raise ConfigError(f"shoal explain: {number}no code has this name; {hint}")
     for kind, texts in KINDS.items():
         for code, text in texts.items():
             if not options.codes or code in options.codes:

@@ -29,12 +29,14 @@ ALL_SUPPRESSED = (
 WITHOUT_EVIDENCE = "with --evidence FILE, the next run can be verified member by member"
 
 
-def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: str) -> None:
+def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: str, *, read_only: str = "") -> None:
     """Declare input, output, formats, summary, evidence and quarantine.
 
-    For the help text: ``formats`` are the suffixes that the command reads and writes, ``summary`` is what that holds.
+    For the help text: ``formats`` are the suffixes that the command reads and writes, ``summary`` is what that holds,
+    ``read_only`` the suffix of what it only reads.
     """
-    parser.add_argument("-i", "--input", default="-", metavar="FILE", help=f"{formats}; - is standard input")
+    inputs = f"{formats}, or {read_only}" if read_only else formats
+    parser.add_argument("-i", "--input", default="-", metavar="FILE", help=f"{inputs}; - is standard input")
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help=f"{formats}; - is standard output")
     add_format_arguments(parser)
     parser.add_argument("--summary", metavar="FILE", help=f"{summary}, as JSON")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from contextlib import ExitStack
 
 from shoal.audit import judge
@@ -49,4 +50,7 @@ def execute(options: argparse.Namespace) -> int:
         if numbers is not None:
             numbers.write(json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
     print(report["verdict"]["sentence"])
+    if judged.verdict.outcome != "holds":
+        advice = "" if options.evidence else "; --evidence FILE shows the judge which records formed which cluster"
+        print(f"shoal: {options.output} says what is broken or not examined{advice}", file=sys.stderr)
     return judged.verdict.exit_code

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from shoal.drafts.fields import Field, describe, find_missing
-from shoal.drafts.guesses import Guess, guess
+from shoal.drafts.guesses import Guess, guess, rows_in_words
 from shoal.drafts.names import IDENTIFIERS, Kind
 from shoal.drafts.reading import Sample
 from shoal.errors import ConfigError
@@ -67,7 +67,7 @@ class Draft:
             fields = [describe(sample, path, missing, persons) for path in sample.columns]
         fields = [replace(field, has_people=bool(subject)) for field in fields]
         named = [field for field in fields if not _is_rare(field, k)]
-        guesses = [_subject(field) if field.name == subject else guess(field, k) for field in named]
+        guesses = [_subject(field, k) if field.name == subject else guess(field, k) for field in named]
         hidden = len(fields) - len(named)
         return cls(sample, missing, subject, people, k, _WAIT * k, guesses, _candidates(named), hidden)
 
@@ -102,13 +102,13 @@ class Draft:
         return f"{self.sample.rows:,} rows: {said or 'nothing published'}, {dropped} dropped{more}; next: {then}"
 
 
-def _subject(field: Field) -> Guess:
+def _subject(field: Field, k: int) -> Guess:
     """Return the guess of the field that names the person."""
     is_name = field.kind in {Kind.NAME, Kind.CONTACT, Kind.ADDRESS}
     steps = ["nfkc", "casefold", "spaces", "invisible"] if is_name else []
     reason = f"the person, as you said: {len(field.counts):,} different"
     if field.missing or field.absent or field.nested:
-        reason += f"; {field.missing + field.absent + field.nested:,} rows have none and are refused"
+        reason += f"; {rows_in_words(field.missing + field.absent + field.nested, k)} have none and are refused"
     if not field.has_texts and field.types & {bool, float}:
         reason += "; no id: give another subject"
     words = "spellings of a name are one person" if is_name else "letters and blanks count, as in ids"

@@ -95,7 +95,12 @@ def _dropped(one: Field) -> Guess | None:
 
 
 def _is_of_person(one: Field) -> bool:
-    """Return whether a field with the name of an identifier is one: an id that few values share out is a category."""
+    """Return whether a field with the name of an identifier is one.
+
+    An id that few values share out is a category, and a note of numbers is a mark of a school.
+    """
+    if one.kind is Kind.TEXT:
+        return one.numbers is None
     if one.kind is not Kind.ID:
         return True
     return one.share_distinct >= _LEAST_IDS and len(one.counts) > 1 and not (one.numbers and not one.is_whole)
@@ -168,9 +173,9 @@ def _confidential(one: Field, k: int, *, is_given: bool) -> Guess:
         kind = "any"
     reason = f"{'as you said' if is_given else f'the name says: {one.kind}'}; published unchanged"
     if rare := one.refused(one.common(k)):
-        reason += f"; {rare:,} rows have a value that fewer than {k} people have"
+        reason += f"; {rows_in_words(rare, k)} have a value that fewer than {k} people have"
     if one.absent:
-        reason += f"; {one.absent:,} rows lack it and are refused"
+        reason += f"; {rows_in_words(one.absent, k)} lack it and are refused"
     ask = "may each value be published unchanged? Else make it a quasi_identifier"
     return Guess(one, "confidential", {"type": kind}, reason, "" if is_given else ask)
 
@@ -181,12 +186,16 @@ def _confidential(one: Field, k: int, *, is_given: bool) -> Guess:
 def _quasi_identifier(one: Field, k: int) -> Guess:
     keys, reason, ask = _scaled(one, k)
     if one.missing or one.absent:
-        count = one.missing + one.absent
         keys["missing"] = "group"
-        reason += f"; {count:,} row{'s lack' if count > 1 else ' lacks'} it"
+        reason += f"; {rows_in_words(one.missing + one.absent, k)} lack it"
     if one.kind in CONFIDENTIAL:
         reason += f"; the name says: {one.kind}, but unchanged its values could name rows"
     return Guess(one, "quasi_identifier", keys, reason, ask)
+
+
+def rows_in_words(count: int, k: int) -> str:
+    """Return a number of rows in words; one below k is not told."""
+    return f"{count:,} rows" if count >= k else f"fewer than {k} rows"
 
 
 def _scaled(one: Field, k: int) -> tuple[dict[str, Any], str, str]:
@@ -253,8 +262,8 @@ def _numeric(one: Field, k: int) -> tuple[dict[str, Any], str, str]:
         keys["resolution"] = step
     words = "whole numbers" if one.is_whole else "numbers"
     wrong = one.refused(one.numbers or {})
-    words += ", published plainly" if one.written else ""
-    also = f"; {wrong:,} rows have no number and are refused" if wrong else ""
+    words += ", published without signs" if one.written else ""
+    also = f"; {rows_in_words(wrong, k)} have no number and are refused" if wrong else ""
     ask = "" if reached else f"fewer than {k} people have a number, and no rare one is written here: give bounds"
     if one.may_have_thousands:
         ask = "three digits follow each decimal sign: if it stands between thousands, set thousands and csv.decimal"
@@ -309,7 +318,8 @@ def _ordinal(one: Field, order: Sequence[str], k: int) -> tuple[dict[str, Any], 
         return {"scale": "nominal"}, f"categories, {len(one.counts):,} different", ask
     ask = ""
     if left:
-        ask = f"order lacks words that fewer than {k} people have, and their {left:,} rows are refused: fill them in"
+        rows = rows_in_words(left, k)
+        ask = f"order lacks words that fewer than {k} people have, and {rows} with them are refused: fill them in"
     return {"scale": "ordinal", "order": kept}, f"{len(order)} words that have an order", ask
 
 

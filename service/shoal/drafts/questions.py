@@ -20,10 +20,9 @@ def ask(sample: Sample, subject: str, source: TextIO, screen: TextIO) -> Draft:
     if not subject:
         draft = Draft.of(sample, dialogue.subject(draft))
     answers = [(guess, dialogue.role(guess)) for guess in draft.guesses if guess.decide]
-    # Confirmed, a confidential field is decided; what else is open of a field is no matter of its role.
-    decided = {
-        guess.field.name: role for guess, role in answers if role not in {"", guess.role} or role == "confidential"
-    }
+    # Confirmed, a field that is published unchanged or not at all is decided; what else is open is no matter of a role.
+    confirmed = {"confidential", "identifier"}
+    decided = {guess.field.name: role for guess, role in answers if role not in {"", guess.role} or role in confirmed}
     draft = draft.with_roles(decided)
     if any(guess.role == "confidential" for guess in draft.guesses):
         draft = replace(draft, diversity=dialogue.diversity())

@@ -325,6 +325,7 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
     columns: dict[FieldPath, Values] = {}
     objects, keys = _of_export(objects, notes)
     objects, keys, unwrap = _unwrapped(objects, keys, notes)
+    _require_records(objects, name)
     for row, record in enumerate(objects):
         _add_fields(record, (), row, columns)
     for values in columns.values():
@@ -353,6 +354,20 @@ def _read_json(content: bytes, name: str, is_cut: bool) -> Sample:  # noqa: FBT0
         unwrap=unwrap,
         sources=sources,
     )
+
+
+def _require_records(objects: _Objects, name: str) -> None:
+    """Raise InputError if the only record holds lists of objects: those are the records, as in the answer of an API."""
+    lists = [key for key, value in objects[0].items() if _is_list_of_objects(value)] if len(objects) == 1 else []
+    if lists:
+        raise InputError(
+            f"{name}: one record, which holds a list of others ({', '.join(lists)}): if these are the records, write "
+            "them to a file of their own, such as with: jq '.[\"NAME\"]' FILE > NEW.json"
+        )
+
+
+def _is_list_of_objects(value: Any) -> bool:  # noqa: ANN401 - any JSON value
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(one, dict) for one in value)
 
 
 _KEY: Final[FieldPath] = ("key",)

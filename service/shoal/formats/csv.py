@@ -544,6 +544,8 @@ def _remedy_for_missing(missing: Sequence[str], header: Sequence[str], policy: P
     remedy = f"add {_it(missing)}, or remove {_it(missing)} from the policy"
     if len(header) == 1 < len(policy.attributes):
         remedy += f"; if the file has {_it(missing)}, give the csv.delimiter that separates the columns"
+    elif not all(map(str.isascii, missing)):
+        remedy += f"; if the file has {_it(missing)}, set csv.encoding, now {policy.csv.encoding}, to that of the file"
     return remedy
 
 

@@ -33,7 +33,8 @@ def require_signature(page: bytes, key: Ed25519PublicKey, name: str) -> None:
 
     found = _LINE.search(page)
     if found is None:
-        raise InputError(f"{name}: has no signature; write it with shoal report --sign KEY")
+        why = "it was never signed (shoal report --sign KEY), or was changed since"
+        raise InputError(f"{name}: its last line is no signature: {why}")
     try:
         key.verify(base64.b64decode(found[1]), page[: found.start()])
     except InvalidSignature:

@@ -88,6 +88,8 @@ def sentence_of(results: Results) -> str:
     if figures["delay_s"] is not None:
         facts.append(duration(figures["delay_s"]["mean"]))
     before = "Stopped early. " if results["is_interrupted"] else ""
+    if not figures["released"]:
+        return f"{before}No setting released a record: give a longer sample, or a smaller k."
     if recommended["protects_less"]:
         facts.append("protects less than the policy itself")
     if results["out_of_reach"]:

@@ -112,7 +112,7 @@ def _target(
             return _rounded_up(one.figures.suppressed, one.figures.records, k)
         return target.value(one.figures)
 
-    values = [value for one in tried if (value := value_of(one)) is not None]
+    values = [value for one in (*tried, chosen) if (value := value_of(one)) is not None]
     return {
         "target": target.text,
         "limit": target.limit,

@@ -63,6 +63,10 @@ def parse_targets(text: str) -> list[Target]:
             )
         if form[1] in found:
             raise ConfigError(f"--target: {form[1]} is given twice")
+        if "%" in _UNITS[form[1]] and not form[3] and float(form[2]) >= 1:
+            raise ConfigError(
+                f"--target: {form[1]}<={form[2]} is all of it or more; give a percentage, as {form[1]}<={form[2]}%"
+            )
         factor = 0.01 if form[3] == "%" else _SECONDS.get(form[3], 1.0)
         found[form[1]] = Target(form[1], float(form[2]) * factor, word.replace(" ", ""), form[3] in _SECONDS)
     if not found:

@@ -40,5 +40,7 @@ def test_a_code_of_several_kinds_is_explained_in_each(capsys: pytest.CaptureFixt
 def test_an_unknown_code_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "undecodeable"]) == 2
     assert "did you mean undecodable?" in capsys.readouterr().err
+    assert main(["explain", "undecodable", "nothing"]) == 2
+    assert "CODE 2: no code has this name" in capsys.readouterr().err
     assert main(["explain"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 81

@@ -34,6 +34,7 @@ COLUMNS: dict[str, tuple[str, dict[str, Any], Callable[[int], object]]] = {
     "line": ("identifier", {}, lambda i: i + 7),
     "serie": ("identifier", {}, lambda i: 10_000_000 + i * 977),
     "remark": ("identifier", {}, lambda _: "short"),
+    "Note": ("quasi_identifier", {"scale": "numeric", "integer": True}, lambda i: 1 + i % 6),
     "said": ("identifier", {}, lambda i: f"the patient came back on day {i % 9} of"),
     "mark": ("identifier", {}, lambda i: f"u{i}"),
     "price": ("quasi_identifier", {"thousands": ",", "symbol": "€", "integer": True}, lambda i: f"1,{100 + i} €"),

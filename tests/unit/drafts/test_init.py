@@ -170,7 +170,7 @@ def test_no_bound_and_no_word_of_a_draft_is_a_value_of_fewer_than_k_people(tmp_p
     draft = Draft.of(read_sample(str(path), None), "person").with_settings(2_001, 4_000)
     fee = next(one for one in draft.guesses if one.field.name == "fee")
     assert (fee.keys["bounds"], fee.decide[:43]) == ([0.0, 1.0], "fewer than 2001 people have a number, and n")
-    assert "order lacks words that fewer than 10 people have, and their 12 rows are refused" in text
+    assert "order lacks words that fewer than 10 people have, and 12 rows with them are refused" in text
     assert not re.search(r"medium|Atlantis|Town|777", text)
 
 
@@ -389,3 +389,38 @@ def test_exported_messages_without_keys_are_drafted_and_a_file_of_them_is_named(
     (tmp_path / "policy.yaml").write_text(write_draft(Draft.of(sample, "id")))
     checked = run_command("check", "policy.yaml", "-i", "a.jsonl", folder=tmp_path)
     assert "a line of an exported topic, which holds the record in its field value" in checked.stdout.decode()
+
+
+def test_a_count_of_fewer_than_k_rows_is_not_written(tmp_path: Path) -> None:
+    lines = ["person,score,seen,faith,grade"]
+    for i in range(500):
+        score = {9: "secret", 11: ""}.get(i, str(i % 90))
+        seen = "N/A" if i == 13 else f"2024-0{1 + i % 8}-1{i % 10}"
+        faith, grade = "rare" if i == 14 else f"F{i % 3}", "very high" if i == 15 else ("low", "medium", "high")[i % 3]
+        lines.append(f"P{i},{score},{seen},{faith},{grade}")
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    text = write_draft(Draft.of(read_sample(str(path), None), "person"))
+    assert "fewer than 10 rows have no number and are refused; fewer than 10 rows lack it" in text
+    assert "to the day; no bounds, so that later times are not clipped; fewer than 10 rows lack it" in text
+    assert "order lacks words that fewer than 10 people have, and fewer than 10 rows with them are refused" in text
+    assert not re.search(r"\b1 rows?\b", text)
+
+
+def test_records_in_a_list_of_one_object_are_asked_for_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"exported": "2025-03-05", "events": [{"id": 1}, {"id": 2}]}')
+    ended = init(path)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert (
+        "a.json: one record, which holds a list of others (events): if these are the records, " in ended.stderr.decode()
+    )
+
+
+@pytest.mark.parametrize("answer", [b"d", b""])
+def test_a_list_that_is_confirmed_as_dropped_is_decided(tmp_path: Path, answer: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(f'{{"person": "p{i}", "age": {20 + i % 40}, "basket": [{i}]}}' for i in range(60)))
+    ended = init(path, "--interactive", stdin=b"person\n" + answer + b"\n\n\n")
+    assert (ended.returncode, b"DECIDE: basket" in ended.stdout) == (0, False)
+    assert b"  # basket: not published, as you said\n  basket: {role: identifier}" in ended.stdout

@@ -83,6 +83,13 @@ def test_a_header_that_does_not_fit_is_refused(header: bytes, message: str) -> N
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
+def test_a_name_that_may_be_in_another_encoding_points_at_it() -> None:
+    french = policy_of({"x": quasi(), "prénom": unchanged_field()}, csv={"encoding": "cp1252"})
+    with pytest.raises(InputError) as caught:
+        CsvReader(io.BytesIO("x,prénom\n".encode()), french, name="visits.csv")
+    assert str(caught.value).endswith("if the file has it, set csv.encoding, now cp1252, to that of the file")
+
+
 def test_blanks_around_declared_names_are_ignored() -> None:
     lenient = policy_of({"x": quasi(), " y": unchanged_field()}, undeclared="drop")
     assert CsvReader(io.BytesIO(b" x\t, y, z ,z\n"), lenient).columns == ("x", " y", " z ", "z")

@@ -271,7 +271,7 @@ def check(folder: Path, *more: str, key: str = "officer.pub") -> int:
 
 def test_a_signed_report_is_checked_with_the_public_key(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(keys, "--sign", str(keys / "officer.pem")) == 1  # the verdict on the release
-    capsys.readouterr()
+    assert "report.html says what is broken or not examined" in capsys.readouterr().err
     assert check(keys, "--released", str(keys / "released.csv")) == 0
     assert capsys.readouterr().out == "signed with this key, unchanged since, and about POLICY, --released\n"
     assert check(keys, key="other.pub") == 1
@@ -286,7 +286,11 @@ def test_a_signed_report_is_checked_with_the_public_key(keys: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("sign", "key", "message"),
     [
-        (None, "officer.pub", "has no signature; write it with shoal report --sign KEY"),
+        (
+            None,
+            "officer.pub",
+            "its last line is no signature: it was never signed (shoal report --sign KEY), or was changed since",
+        ),
         ("officer.pem", "officer.pem", "--public-key: the file holds no public key of Ed25519"),
         ("officer.pub", None, "--sign: the file holds no private key in PEM"),
         ("absent.pem", None, "--sign: the file cannot be read"),

@@ -138,6 +138,7 @@ def test_a_sample_of_too_few_people_is_refused_or_shown_as_suppressed(
     assert found["targets"][0]["reached"] == 1
     assert found["policy"]["figures"]["suppressed_share"] == 1
     assert found["policy"]["figures"]["loss"] is None
+    assert capsys.readouterr().out == "No setting released a record: give a longer sample, or a smaller k.\n"
 
 
 def test_a_target_out_of_reach_is_named_with_the_nearest_setting(folder: Path) -> None:
@@ -250,7 +251,10 @@ def test_the_setting_of_least_risk_that_holds_the_targets_is_chosen() -> None:
     assert choose([*tried, worse], []).chosen is own
 
 
-@pytest.mark.parametrize("text", ["", "loss", "loss<=8s", "delay<=8%", "loss<=8%,loss<=9%", "speed<=1", "loss>=8%"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "loss", "loss<=8s", "delay<=8%", "loss<=8%,loss<=9%", "speed<=1", "loss>=8%", "loss<=8", "suppressed<=1"],
+)
 def test_a_target_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--target"):
         parse_targets(text)
@@ -337,3 +341,10 @@ def test_a_setting_that_promises_less_says_so_also_where_the_sample_does_not_sho
     less: list[Setting] = [{"k": 2}, {"l": 1}, {"l": None}, {"t": 0.5}, {"t": None}, {"k": 6, "t": 0.5}]
     no_less: list[Setting] = [{}, {"k": 6}, {"l": 3}, {"t": 0.1}, {"rule": "awo"}]
     assert [_protects_less(setting, own) for setting in (*less, *no_less)] == [True] * 6 + [False] * 5
+
+
+def test_the_least_of_all_settings_is_no_more_than_what_found_weights_reached() -> None:
+    (target,) = parse_targets("loss<=30%")
+    weighted = Measured({"weight.age": 2.0}, figures(0.1, 0.18))
+    shown = _target(target, weighted, [], [Measured({}, figures(0.1, 0.2))], 10)
+    assert (shown["reached"], shown["least"]) == (0.18, 0.18)
