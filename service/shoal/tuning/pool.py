@@ -74,11 +74,13 @@ class Bench:
         return figures
 
     def compile_for(self, settings: int) -> None:
-        """Use compiled kernels if so many settings take long. Where the cache lacks them, the first ones wait."""
+        """Use compiled kernels if the cache has them, or so many settings take long; then the first ones wait."""
         policy = self.tuned.policy
-        is_disabled = is_final() and not is_compiled()
-        self.is_compiled = not is_disabled and settings * self.sample(policy).records >= _COMPILE_FROM
-        if self.is_compiled and not was_compiled(_kernels_of(policy, is_table=policy.stream is None)):
+        if is_final() and not is_compiled():
+            return
+        has_kernels = was_compiled(_kernels_of(policy, is_table=policy.stream is None))
+        self.is_compiled = has_kernels or settings * self.sample(policy).records >= _COMPILE_FROM
+        if self.is_compiled and not has_kernels:
             logger("tune").info("kernels are compiled, once: the first settings take a minute or two longer")
 
 

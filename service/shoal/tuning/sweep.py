@@ -68,7 +68,7 @@ def sweep(
     settings, found.refused = usable(given, tuned)
     tables = [] if tuned.policy.stream is None else _tables(settings)
     is_table = tuned.policy.stream is None
-    bench.compile_for(len(settings))
+    bench.compile_for(len(settings) + _most_weights(len(tuned.policy.quasi_identifiers)))
     with Workers(bench, min(workers, len(settings))) as pool:
         try:
             _measure(pool, found, [Task(one, is_table) for one in settings], [Task(one, True) for one in tables])
@@ -148,8 +148,7 @@ def _search_weights(pool: Workers, found: Sweep, start: Measured, *, is_table: b
         return
     found.weighted.append(start)
     best, factor = start, FIRST_FACTOR
-    rounds = ROUNDS * (2 * min(len(names), MOST_WEIGHTED) + 1)
-    with ProgressDisplay("weighing attributes", rounds, " settings") as display:
+    with ProgressDisplay("weighing attributes", _most_weights(len(names)), " settings") as display:
         for _ in range(ROUNDS):
             changes = [
                 _weighted(tuned, best.setting, {name: change})
@@ -164,6 +163,11 @@ def _search_weights(pool: Workers, found: Sweep, start: Measured, *, is_table: b
             joined = _joined(best, better)
             last = [better[0], *(_outcomes(pool, found, [joined], display, is_table=is_table))]
             best = min(last, key=lambda one: one.figures.loss or math.inf)
+
+
+def _most_weights(attributes: int) -> int:
+    """Return how many settings the search for weights tries at most."""
+    return ROUNDS * (2 * min(attributes, MOST_WEIGHTED) + 1)
 
 
 def _joined(best: Measured, better: Sequence[Measured]) -> Setting:

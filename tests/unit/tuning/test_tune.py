@@ -16,7 +16,7 @@ import pytest
 from shoal.cli.command_line import main
 from shoal.errors import ConfigError, InputError, ShoalError
 from shoal.policy import Policy
-from shoal.tuning import Tuned, html_of, parse_grid, parse_targets
+from shoal.tuning import Tuned, html_of, parse_grid, parse_targets, pool
 from shoal.tuning.measuring import Figures, Spread
 from shoal.tuning.pool import Bench, Outcome, Task, Workers, _received, _serve
 from shoal.tuning.results import _protects_less, _target, figures_of
@@ -341,6 +341,19 @@ def test_a_setting_that_promises_less_says_so_also_where_the_sample_does_not_sho
     less: list[Setting] = [{"k": 2}, {"l": 1}, {"l": None}, {"t": 0.5}, {"t": None}, {"k": 6, "t": 0.5}]
     no_less: list[Setting] = [{}, {"k": 6}, {"l": 3}, {"t": 0.1}, {"rule": "awo"}]
     assert [_protects_less(setting, own) for setting in (*less, *no_less)] == [True] * 6 + [False] * 5
+
+
+@pytest.mark.parametrize(
+    ("has_kernels", "settings", "is_compiled"), [(False, 83, False), (False, 84, True), (True, 1, True)]
+)
+def test_compiled_kernels_are_used_if_the_cache_has_them_or_many_settings_are_tried(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, has_kernels: bool, settings: int, is_compiled: bool
+) -> None:
+    monkeypatch.setattr(pool, "is_final", lambda: False)
+    monkeypatch.setattr(pool, "was_compiled", lambda _: has_kernels)
+    bench = Bench(Tuned.load(str(folder / "stream.yaml")), str(folder / "sample.csv"), None, 20_000)
+    bench.compile_for(settings)
+    assert bench.is_compiled == is_compiled, "240 records are decided for each setting"
 
 
 def test_the_least_of_all_settings_is_no_more_than_what_found_weights_reached() -> None:
