@@ -176,7 +176,9 @@ class Worth:
         k = "unknown" if self.k is None else str(self.k)
         people = "" if self.people is None else f", of {counted(self.people, 'person', 'people', show)}"
         found = [f"k is {k}, promised {self.k_promised}"]
-        found.append(f"{self.rows} of {counted(self.records, 'record', show=show)} released{people}")
+        # If all were released, their rows show how many there are.
+        records = counted(self.records, "record", show=str if self.records == self.rows else show)
+        found.append(f"{self.rows} of {records} released{people}")
         if self.left_out is not None:
             found.append(f"{percent(self.left_out)} suppressed or refused")
         if self.mean_loss is not None and self.worst_loss is not None:

@@ -50,6 +50,8 @@ ERRORS = {
         "A topic was deleted, or the input has new partitions. A worker checks all topics again by itself, and ends if "
         "one is missing or has too few partitions."
     ),
+    "output_closed": "The reader of the output has closed the pipe. Not everything was written.",
+    "unexpected": "A fault of Shoal, with its place. Outputs are not replaced. Report the line; it holds no value.",
     "fenced": (
         "Another worker owns the partition now. This one joins the group again. If it recurs, look whether "
         "two workers have one kafka.instance_id."

@@ -59,6 +59,8 @@ def execute(options: argparse.Namespace) -> int:
         if numbers is not None:
             numbers.write(json.dumps(results, indent=2, ensure_ascii=False).encode() + b"\n")
     print(sentence_of(results))
+    for one in results["not_possible"]:
+        print(f"shoal: not possible: {one['setting']}: {one['reason']}", file=sys.stderr)
     if found.is_interrupted:
         print(f"shoal: interrupted; {options.output} shows what was done", file=sys.stderr)
         return INTERRUPTED

@@ -112,7 +112,7 @@ _INSIDE = 6
 _THINGS = frozenset(
     (
         *_WORDS[Kind.CODE].split(),
-        *["product", "item", "model", "brand", "language", "unit", "plan", "shop", "school", "type"],
+        *["product", "item", "model", "brand", "language", "unit", "plan", "shop", "school", "type", "os", "browser"],
     )
 )
 """With one of these words, a name or a number is that of a group or a thing."""

@@ -622,7 +622,13 @@ def _format_of(path: str, option: str | None, standard_stream: str, *, is_source
         return entry
     if (known := format_of_suffix(suffix)) is not None:
         return known
+    if path != PIPE and is_source and not Path(path).exists():
+        raise InputError(f"{path}: there is no such file")
+    return _format_of_option(option, standard_stream if path == PIPE else path, is_pipe=path == PIPE)
+
+
+def _format_of_option(option: str | None, name: str, *, is_pipe: bool) -> FormatEntry:
     if option is None:
-        fault = f"{standard_stream}: has no suffix" if path == PIPE else f"{path}: the suffix does not give the format"
+        fault = f"{name}: has no suffix" if is_pipe else f"{name}: the suffix does not give the format"
         raise ConfigError(f"{fault}; add {' or '.join(f'--format {one.name}' for one in streamed_formats())}")
     return format_named(option)

@@ -39,7 +39,7 @@ def report_of(policy: Policy, judged: JudgedRelease, *, is_table: bool = False) 
     return {
         "verdict": {
             "outcome": verdict.outcome,
-            "sentence": _with_coarse_share(verdict, k).headline(lambda count: in_words(count, k)),
+            "sentence": _with_coarse_counts(verdict, k).headline(lambda count: in_words(count, k)),
         },
         "policy": {
             "fingerprint": policy.fingerprint,
@@ -63,13 +63,18 @@ def report_of(policy: Policy, judged: JudgedRelease, *, is_table: bool = False) 
     }
 
 
-def _with_coarse_share(verdict: Verdict, k: int) -> Verdict:
-    """Return the verdict with the share of records left out made of coarse counts, or without it."""
+def _with_coarse_counts(verdict: Verdict, k: int) -> Verdict:
+    """Return the verdict with the share of records left out made of coarse counts, or without it.
+
+    Its number of records is not below that of the released rows, also where it is rounded.
+    """
     worth = verdict.worth
-    if worth is None or worth.left_out is None:
+    if worth is None:
         return verdict
-    left_out = share(round(worth.left_out * worth.records), worth.records, k)
-    return replace(verdict, worth=replace(worth, left_out=left_out))
+    left_out = None if worth.left_out is None else share(round(worth.left_out * worth.records), worth.records, k)
+    above = (worth.rows // k + 1) * k
+    records = worth.records if worth.records == worth.rows else max(worth.records, above)
+    return replace(verdict, worth=replace(worth, left_out=left_out, records=records))
 
 
 def _counts(judged: JudgedRelease, k: int) -> dict[str, Any]:

@@ -113,6 +113,8 @@ def test_a_sign_that_may_stand_between_thousands_is_asked_about(guesses: dict[st
         ("E-Mail", Kind.CONTACT),
         ("Steuer-ID", Kind.NUMBER),
         ("creatinine", None),
+        ("device_id", Kind.NUMBER),
+        ("device.os", None),
     ],
 )
 def test_names_of_fields(name: str, kind: Kind | None) -> None:

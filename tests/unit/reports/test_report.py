@@ -16,11 +16,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from shoal.audit import judge
 from shoal.audit.scales import published_values
+from shoal.audit.verdict import Verdict, Worth
 from shoal.cli.command_line import main
 from shoal.policy import Policy
 from shoal.reports import html_of, report_of
 from shoal.reports.cells import Cell, cells_of, coarse, in_words, merge_neighbours, merge_rare, share, without_counts
 from shoal.reports.distributions import _bins
+from shoal.reports.figures import _with_coarse_counts
 
 POLICY = """
 attributes:
@@ -86,6 +88,19 @@ def numbers_of(value: object) -> Iterator[object]:
             yield from numbers_of(one)
     else:
         yield value
+
+
+@pytest.mark.parametrize(
+    ("rows", "records", "words"),
+    [
+        (10, 10, "10 of 10 records released"),
+        (10, 11, "10 of about 18 records released"),
+        (10, 40, "10 of about 36 records released"),
+    ],
+)
+def test_the_records_of_a_sentence_are_no_fewer_than_its_rows(rows: int, records: int, words: str) -> None:
+    verdict = Verdict((), {}, {}, worth=Worth(9, k=9, people=10, rows=rows, records=records))
+    assert words in _with_coarse_counts(verdict, 9).headline(lambda count: in_words(count, 9))
 
 
 def test_the_page_says_what_the_release_is_worth_and_nothing_of_a_single_record(

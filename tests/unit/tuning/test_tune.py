@@ -347,7 +347,7 @@ def test_a_setting_that_promises_less_says_so_also_where_the_sample_does_not_sho
     ("has_kernels", "settings", "is_compiled"), [(False, 83, False), (False, 84, True), (True, 1, True)]
 )
 def test_compiled_kernels_are_used_if_the_cache_has_them_or_many_settings_are_tried(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, has_kernels: bool, settings: int, is_compiled: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_kernels: bool, settings: int, is_compiled: bool
 ) -> None:
     monkeypatch.setattr(pool, "is_final", lambda: False)
     monkeypatch.setattr(pool, "was_compiled", lambda _: has_kernels)
