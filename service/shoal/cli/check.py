@@ -93,10 +93,12 @@ def _in_words(policy: Policy, settings: KafkaSection, advice: Sequence[str]) -> 
     """Yield lines for a person: what becomes of each field, what is promised, what is open, and what to decide on."""
     from shoal.reports import fields_in_words, promises  # noqa: PLC0415 - slow: it has the judge
 
-    fields = fields_in_words(policy)
-    name, role = (max(len(one[key]) for one in fields) for key in ("name", "role"))
+    fates: dict[tuple[str, str], list[str]] = {}
+    for one in fields_in_words(policy):
+        fates.setdefault((one["role"], one["becomes"]), []).append(one["name"])
+    width = max(len(role) for role, _ in fates)
     yield f"fields of policy {policy.fingerprint[:16]}:"
-    yield from (f"  {one['name']:{name}}  {one['role']:{role}}  {one['becomes']}" for one in fields)
+    yield from (f"  {role:{width}}  {', '.join(names)}: {becomes}" for (role, becomes), names in fates.items())
     yield "promised:"
     yield from (f"  {sentence}" for sentence in promises(policy, is_table=False))
     if settings.model_fields_set:

@@ -60,13 +60,13 @@ def promises(policy: Policy, *, is_table: bool) -> Iterator[str]:
     if policy.min_population is not None:
         yield f"A time limit or the end releases nothing while fewer than {policy.min_population} people are held."
     if policy.stream is None or is_table:
-        yield "The records were released as a finished table."
+        yield "The records are released as a finished table."
         return
     stream = policy.stream
     seconds = "" if stream.max_delay_s is None else f", nor longer than {stream.max_delay_s:g} seconds"
     yield f"delta = {stream.delta}: no record waits for more than {stream.delta} later ones{seconds}."
     order = "in the order of the input" if stream.is_ordered else "cluster by cluster"
-    yield f"Records were released as a stream, {order}; rule {stream.rule}."
+    yield f"Records are released as a stream, {order}; rule {stream.rule}."
 
 
 def _fate(policy: Policy, one: Attribute) -> str:

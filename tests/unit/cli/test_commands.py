@@ -92,7 +92,7 @@ def test_check_says_in_words_what_becomes_of_each_field_and_what_is_open(folder:
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.decode().splitlines()
     assert re.match(r"fields of policy [0-9a-f]{16}:", lines[0])
-    assert "  who     identifier        left out; people are counted by it" in lines
+    assert "  identifier        who: left out; people are counted by it" in lines
     assert any(line.startswith("  delta = ") for line in lines)
     assert [line for line in lines if line.endswith(":")][1:] == ["promised:", "left open:", "to decide:"]
     assert json.loads(shoal(folder, "check --json").stdout)["privacy"]["k"] == 3
