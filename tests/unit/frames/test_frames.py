@@ -297,7 +297,7 @@ def test_a_release_shows_counts_and_no_values_and_the_judge_finds_an_altered_cel
     assert "4711" not in "".join(shown)
     assert (release.summary["records"], release.summary["algorithm"]) == (60, "auto")
     found = release.report(tmp_path / "report.html")
-    assert found["verdict"]["sentence"].startswith("holds: k is 3, promised 3; 60 of about 60 records")
+    assert found["verdict"]["sentence"].startswith("holds: k is 3, promised 3; 60 of 60 records")
     page = (tmp_path / "report.html").read_text()
     assert "holds: k is 3, promised 3" in page
     assert HIDDEN not in page
