@@ -288,6 +288,13 @@ _FINAL = {
     kafka_errors.OffsetMetadataTooLargeError: "the broker's offset.metadata.max.bytes is too small: 4096 is needed",
 }
 
+_OF_ONE_TOPIC = (
+    kafka_errors.InvalidTimestampError,
+    kafka_errors.MessageSizeTooLargeError,
+    kafka_errors.RecordListTooLargeError,
+)
+"""Refusals of one of the topics that are written; the broker does not say which."""
+
 
 def broker_error(
     error: BaseException, settings: KafkaSection | None = None, operation: Operation = "READ"
@@ -313,7 +320,11 @@ def _about_cause(error: BaseException, settings: KafkaSection | None, operation:
         return no_descriptor()
     if (refusal := describe_refusal(error, settings, operation)) is not None:
         return BrokerError(refusal)
-    return next((BrokerError(words) for kind, words in _FINAL.items() if isinstance(error, kind)), None)
+    words = next((words for kind, words in _FINAL.items() if isinstance(error, kind)), None)
+    if words is not None and settings is not None and isinstance(error, _OF_ONE_TOPIC):
+        written = [topic for path, topic in named_topics(settings).items() if path[-1] != "input"]
+        words += f"; it is one of {', '.join(written)}"
+    return None if words is None else BrokerError(words)
 
 
 def no_descriptor() -> BrokerUnavailableError:

@@ -498,6 +498,12 @@ def test_a_client_error_becomes_a_shoal_error_without_its_text(
     assert "10.0.0.1" not in str(ours)
 
 
+def test_a_refusal_of_a_topic_names_the_topics_that_are_written() -> None:
+    settings = KafkaSection(input="in", output="out", quarantine="refused", evidence="evidence")
+    words = str(broker_error(wrapped(kafka_errors.MessageSizeTooLargeError()), settings))
+    assert words.endswith("or lower kafka.max_record_bytes; it is one of out, refused, evidence")
+
+
 async def test_the_copy_is_part_of_the_transaction_and_says_where_the_output_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
