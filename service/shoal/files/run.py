@@ -160,8 +160,10 @@ class LossReport:
             changes.insert(0, "a larger delta")
         if SCALES[attribute.scale].has_trend:
             changes.append("a finer resolution")
-        if attribute.is_nominal and attribute.taxonomy is None:
+        if attribute.is_nominal and attribute.taxonomy is None and not attribute.prefixes:
             changes.append("a taxonomy")
+        if attribute.publish == "ancestor":
+            changes.append("publish: mode (then a member has the published value)")
         kept = f"its {self._values_of(attribute)}" if attribute.is_nominal else "it"
         reason = f"{limits} cannot keep {kept}"
         if attribute.is_nominal and not self._are_many(attribute):

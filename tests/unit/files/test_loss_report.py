@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from shoal.files.run import LossReport, percent
 from shoal.policy import Scale, TimeStep
+from support.making import policy_of
 from support.scales import AREAS, attribute, policy_with
 
 pytestmark = pytest.mark.unit
@@ -78,6 +79,25 @@ def test_all_attributes_are_listed_with_the_worst_first() -> None:
             "a larger weight, a taxonomy, or leave it out"
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "helps"),
+    [
+        ({}, "a larger weight, a taxonomy, or leave it out"),
+        (
+            {"prefixes": [3, 1]},
+            "publish: mode (then a member has the published value), or leave it out",
+        ),
+        ({"prefixes": [3, 1], "publish": "mode"}, "a larger weight, or leave it out"),
+    ],
+)
+def test_what_helps_a_code_depends_on_what_is_published_of_it(keys: dict[str, Any], helps: str) -> None:
+    policy = policy_of(
+        {"shop": {"role": "quasi_identifier", "scale": "nominal", **keys}}, privacy={"k": 10}, stream={"delta": 200}
+    )
+    loss = LossReport(policy, {"shop": 0.9}, {"shop": 40})
+    assert loss.lines()[-1].endswith(helps)
 
 
 def test_what_helps_depends_on_the_scale() -> None:
