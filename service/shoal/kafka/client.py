@@ -448,78 +448,82 @@ def _refusals_of_reads(settings: KafkaSection) -> Iterator[None]:
         raise broker_error(error, settings) from None
 
 
-class SharedReaders:
-    """Readers for the tasks of some contexts, opened when they are needed, and closed when the last context ends.
-
-    One of each isolation level is asked and never assigned. Others fetch, each for one task at a time.
-    """
+class _OpenReaders:
+    """Readers for the tasks of some contexts. One of each isolation level is asked and never assigned, others fetch."""
 
     def __init__(self) -> None:
-        self._contexts = 0
-        self._begin()
-
-    def _begin(self) -> None:
+        self.is_closed = False  # tasks that were created in a context may outlive it
         self._opened, self._opening = AsyncExitStack(), asyncio.Lock()
-        self._readers: dict[str, AIOKafkaConsumer] = {}
-        self._idle: list[AIOKafkaConsumer] = []
-        self._may_fetch = asyncio.Semaphore(MOST_FETCHING)
+        self._asked: dict[str, AIOKafkaConsumer] = {}
         self._has_failed = False  # then all would fail, and wait for silent brokers one after the other
+        self._may_fetch = asyncio.Semaphore(MOST_FETCHING)
+        self._idle: list[tuple[AIOKafkaConsumer, AsyncExitStack]] = []
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no context is left; tasks that were created in one may outlive it."""
-        return not self._contexts
-
-    def enter(self) -> None:
-        """Begin a context."""
-        self._contexts += 1
-
-    async def leave(self) -> None:
-        """End a context, and close all readers if it was the last one."""
-        self._contexts -= 1
-        if not self._contexts:
-            opened = self._opened
-            self._begin()  # another context may begin while these readers are closed
-            await opened.aclose()
-
-    @asynccontextmanager
-    async def fetching(self, settings: KafkaSection) -> AsyncIterator[AIOKafkaConsumer]:
-        """Take a reader for the length of the context; in it, do not take a second one."""
-        opened, idle = self._opened, self._idle
-        async with self._may_fetch:
-            if idle:
-                reader = idle.pop()
-            else:
-                # A fetch without records must end soon: the next task waits for it.
-                opening = reading(settings, fetch_max_wait_ms=FETCH_WAIT_MS)
-                reader = await opened.enter_async_context(opening)
-            try:
-                with _refusals_of_reads(settings):
-                    yield reader
-            except BaseException:
-                await stop(reader, CLOSE_S)
-                raise
-            reader.pause(*reader.assignment())
-            idle.append(reader)
-
-    async def reader(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
+    async def asked(self, settings: KafkaSection, isolation_level: str) -> AIOKafkaConsumer:
         """Return the reader that is asked."""
         async with self._opening:
             if self._has_failed and lacked_descriptor():
                 raise no_descriptor()
             if self._has_failed:
                 raise BrokerUnavailableError("the log of a partition cannot be read now; trying again")
-            if isolation_level not in self._readers:
+            if isolation_level not in self._asked:
                 opening = reading(settings, isolation_level=isolation_level)
                 try:
-                    self._readers[isolation_level] = await self._opened.enter_async_context(opening)
+                    self._asked[isolation_level] = await self._opened.enter_async_context(opening)
                 except Exception:
                     self._has_failed = True
                     raise
-            return self._readers[isolation_level]
+            return self._asked[isolation_level]
+
+    @asynccontextmanager
+    async def fetching(self, settings: KafkaSection) -> AsyncIterator[AIOKafkaConsumer]:
+        """Take a reader that no other task uses, for the length of the context; in it, do not take a second one."""
+        async with self._may_fetch:
+            reader, own = self._idle.pop() if self._idle else await self._open_idle(settings)
+            try:
+                with _refusals_of_reads(settings):
+                    yield reader
+            except BaseException:  # also the end of a task that has read enough: a reader keeps what it has fetched
+                await own.aclose()
+                raise
+            if self.is_closed:
+                await own.aclose()
+            else:
+                reader.pause(*reader.assignment())
+                self._idle.append((reader, own))
+
+    async def _open_idle(self, settings: KafkaSection) -> tuple[AIOKafkaConsumer, AsyncExitStack]:
+        own = AsyncExitStack()
+        # A fetch without records must end soon: the next task waits for it.
+        opening = reading(settings, fetch_max_wait_ms=FETCH_WAIT_MS)
+        return await own.enter_async_context(opening), own
+
+    async def close(self) -> None:
+        """Close all readers but those that a task still uses."""
+        self.is_closed = True
+        await asyncio.gather(self._opened.aclose(), *(own.aclose() for _, own in self._idle))
 
 
-_shared: ContextVar[SharedReaders | None] = ContextVar("shared readers", default=None)
+class SharedReaders:
+    """Readers that are opened when a context needs them, and closed when the last context that shares them ends."""
+
+    def __init__(self) -> None:
+        self._contexts, self._open = 0, _OpenReaders()
+
+    def enter(self) -> _OpenReaders:
+        """Begin a context."""
+        self._contexts += 1
+        return self._open
+
+    async def leave(self) -> None:
+        """End a context."""
+        self._contexts -= 1
+        if not self._contexts:
+            opened, self._open = self._open, _OpenReaders()  # another context may begin while these are closed
+            await opened.close()
+
+
+_shared: ContextVar[_OpenReaders | None] = ContextVar("shared readers", default=None)
 
 
 @asynccontextmanager
@@ -529,8 +533,7 @@ async def shared_readers(readers: SharedReaders | None = None) -> AsyncIterator[
     All settings that they are given must be of one Kafka cluster and group.
     """
     readers = readers or SharedReaders()
-    token = _shared.set(readers)
-    readers.enter()
+    token = _shared.set(readers.enter())
     try:
         yield
     finally:
@@ -550,7 +553,7 @@ async def asking(settings: KafkaSection, isolation_level: str = "read_committed"
             yield reader
         return
     with _refusals_of_reads(settings):
-        yield await shared.reader(settings, isolation_level)
+        yield await shared.asked(settings, isolation_level)
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ from shoal.kafka.client import (
     leader_answer,
     leader_away,
     log_bounds,
+    log_end,
     reading,
     task_exception,
 )
@@ -56,18 +57,19 @@ async def read_committed_records(
     Raises `BrokerUnavailableError` if for 10 s neither a record arrived nor an aborted one was passed.
     """
     async with asking(settings) as asked:
-        log_start, log_end = await log_bounds(asked, tp)
-    position = max(log_start, begin)
-    if position >= log_end:
+        start, end = await log_bounds(asked, tp)
+    position = max(start, begin)
+    if position >= end:
         return
     async with fetching(settings) as consumer:
+        end = await log_end(consumer, tp)  # the task may have waited for the reader
         consumer.assign([tp])
         consumer.seek(tp, position)
         deadline = time.monotonic() + READ_TIMEOUT_S
-        while position < log_end:
+        while position < end:
             for records in (await consumer.getmany(tp, timeout_ms=POLL_MS, max_records=POLL_RECORDS)).values():
                 for record in records:
-                    if record.offset < log_end:
+                    if record.offset < end:
                         yield record
             # What was fetched is returned without a pause; heartbeats and other tasks must have theirs.
             await asyncio.sleep(0)

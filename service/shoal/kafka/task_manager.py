@@ -101,7 +101,8 @@ class TaskManager:
         self._tasks: dict[TopicPartition, PartitionTask] = {}
         self._unopened: dict[TopicPartition, ShoalError | None] = {}
         self._first_partition_counts: dict[str, int] = {}
-        self._readers = SharedReaders()
+        # Not those that open partitions: the first check of one that is open must not wait for brokers that are away.
+        self._first_check_readers = SharedReaders()
 
     @cached_property
     def _of_tasks(self) -> TaskContext:
@@ -168,7 +169,7 @@ class TaskManager:
         metrics.opening.set(len(opened))
         for tp in opened:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
-        async with shared_readers(self._readers):
+        async with shared_readers():
             results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
         return _not_yet(
             {
@@ -195,7 +196,7 @@ class TaskManager:
                 output_ends=context.output_ends,
                 copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
                 metrics=context.metrics,
-                readers=self._readers,
+                readers=self._first_check_readers,
             )
             on_failure.push_async_callback(producer.close)
             if self._unopened.get(tp) is not None:
