@@ -38,7 +38,7 @@ COLLECT_S = 1.0
 """Least time between two collections (s). The Kafka client leaves fetched data of about 1 MB in a reference cycle when
 a partition is paused, which takes few allocations; so collections must not depend on their number alone."""
 
-COLLECTING = 0.05
+COLLECTING = 0.1
 """Largest share of the processor time of a thread for collections: with many partitions one takes 0.1 s or more."""
 
 

@@ -56,4 +56,4 @@ async def test_collections_that_take_long_come_less_often(monkeypatch: pytest.Mo
     monkeypatch.setattr(run, "time", SimpleNamespace(thread_time=lambda: next(now_s)))
     with pytest.raises(asyncio.CancelledError):
         await run._collect()
-    assert pauses == [1.0, 1.0, pytest.approx(6.0), 1.0], "0.3 s are a twentieth of 6 s"
+    assert pauses == [1.0, 1.0, pytest.approx(3.0), 1.0], "0.3 s are a tenth of 3 s"
